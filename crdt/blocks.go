@@ -1,0 +1,48 @@
+package crdt
+
+// Blocks stores the facts of one incarnation of one stream. A Stream drives
+// it; router/index implements it on the radix tree, tests with a map. Calls
+// are serialised by the caller of the Stream.
+type Blocks interface {
+	// Fold applies a slot's ops in order. With above, what it replaces is kept
+	// until Rewind, so that the base at the floor can be restored.
+	Fold(s *Slot, above bool)
+	// Rewind undoes every Fold made with above since the last Rewind.
+	Rewind()
+	// Settle makes everything folded above part of the base: nothing to undo.
+	Settle()
+	// Sum adds up the visible facts (base and overlay).
+	Sum() Sum
+	// Scan appends at most max facts of the base to dst, starting at cursor
+	// (0 = begin); next is 0 when all are done. No Fold happens between the
+	// steps of one scan.
+	Scan(dst *Rows, cursor uint64, max int) (next uint64)
+	// Load adds facts of a snapshot to a store that is still empty or being
+	// loaded.
+	Load(rows *Rows)
+	// Show makes this store the one readers see for its stream; the store that
+	// was shown before becomes invisible.
+	Show()
+	// Drop forgets all facts. The store is not used again.
+	Drop()
+}
+
+// Rows is a column-wise batch of facts in runs, as snapshots carry them.
+type Rows struct {
+	Runs   []RunHead
+	Handle []uint64 // one per page
+	Meta   []Meta   // one per page
+	Value  []uint64 // PerPage per page: block keys if the run is linked, token hashes if not
+}
+
+// RunHead describes Pages consecutive pages of one chain.
+type RunHead struct {
+	Pages   int
+	PerPage int // grid blocks a page; 0: bare facts, whose tokens nobody told
+	Space   uint64
+	// Linked: Value holds keys and Parent is the key before the run (a placement
+	// hint; 0 if unknown). Otherwise Value holds token hashes and Parent is the
+	// handle the run hangs below.
+	Linked bool
+	Parent uint64
+}

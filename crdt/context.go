@@ -1,0 +1,44 @@
+package crdt
+
+// Span is the closed range [From, To] of slot numbers.
+type Span struct{ From, To uint64 }
+
+// Context says which slots of a stream a peer knows, inside one epoch. Equal
+// contexts must mean equal facts and equal digests.
+type Context struct {
+	Epoch  uint64 // ms, from the engine's own bytes; higher wins whole; 0: nothing known
+	Anchor uint64 // first slot obtainable when the mesh first met the stream
+	Floor  uint64 // every slot in [Anchor, Floor] is folded or voided
+	Voids  []Span // slots <= Floor that were declared lost, ascending, disjoint
+	Above  []Span // slots > Floor known (T)
+	Lost   []Span // slots > Floor declared lost (U)
+	LastTS int64  // engine time of the highest known slot; not part of equality
+}
+
+// Sum is what a store of facts adds up to: the value part of a digest.
+type Sum struct {
+	Count  uint64 // facts
+	Facts  uint64 // XOR of FactHash over them
+	Linked uint64 // facts whose block key is known
+	KeyXOR uint64 // XOR over linked facts of KeyHash(handle, key)
+}
+
+// Digest is a stream's context with the sum of its base at the floor.
+type Digest struct {
+	Context Context
+	Base    Sum
+}
+
+// Delta is a join-able piece of one stream's state.
+type Delta struct {
+	Stream StreamID
+	Epoch  uint64
+	Anchor uint64
+	Slots  []Slot // whole slots, ascending
+	Lost   []Span // slots declared lost
+	Hints  []Hint // keys of parents, optional
+}
+
+// Hint tells the block key behind a parent handle that the receiver may have
+// never seen. It is never part of a digest.
+type Hint struct{ Handle, Key uint64 }

@@ -1,0 +1,23 @@
+package crdt
+
+// Snapshot is the whole state of one stream, cut at one moment: the base at
+// the floor, the slots above it and the context. It is staged by the receiver
+// and joined atomically.
+type Snapshot struct {
+	Stream  StreamID
+	Context Context
+	Base    Sum
+	Pieces  [][]byte // encoded Rows, each at most 64 KiB
+	Above   []Slot
+}
+
+// Outcome tells what a join did.
+type Outcome struct {
+	NewSlots  int    // slots that were not known before
+	NewEpoch  bool   // the delta opened a newer incarnation
+	Stale     bool   // the delta was of an older incarnation: ignored
+	Conflicts int    // slots with a known dot but other content (healed to the larger hash)
+	Overflow  bool   // limits exceeded: the stream was forgotten and wants a snapshot
+	Floor     uint64 // floor after the join
+	Holes     []Span // missing slots below the highest known one
+}

@@ -1,0 +1,101 @@
+package policy
+
+import "math/rand/v2"
+
+// Reason says why a replica was chosen; a closed list, used as a metric label.
+type Reason string
+
+// The reasons.
+const (
+	ReasonPrefix   Reason = "prefix"   // it holds the most useful prefix
+	ReasonLoad     Reason = "load"     // nobody holds much: least expected wait
+	ReasonSpill    Reason = "spill"    // the best holder is too busy
+	ReasonSession  Reason = "session"  // session affinity
+	ReasonStale    Reason = "stale"    // the view is too old: fallback or guard
+	ReasonOnly     Reason = "only"     // a single candidate
+	ReasonBaseline Reason = "baseline" // a policy that does not look
+)
+
+// Request is what a policy sees of one request.
+type Request struct {
+	Tokens  int    // prompt length; an estimate in text mode
+	Key     uint64 // deepest block key (0: no key), for consistent hashing
+	Session uint64 // hash of the session id; 0: none
+	Tenant  uint64 // hash of the tenant; 0: none
+	MaxNew  int    // asked output tokens; 0: unknown
+}
+
+// Candidate is one replica as this peer sees it now. Tokens are counted from
+// the start of the prompt.
+type Candidate struct {
+	ID    uint64 // stable hash of the replica's name, for rendezvous hashing
+	Index int    // the caller's index of the replica
+
+	GPU       int // tokens cached on the GPU, confirmed
+	CPU       int // tokens cached on GPU or CPU
+	Disk      int // tokens cached on any tier of the replica
+	Pool      int // tokens its shared cache layer holds
+	Predicted int // tokens expected on the GPU (own and others' dispatches)
+	Suspect   int // of GPU: tokens that only suspect facts vouch for
+
+	// Load, summed over peers (own requests included).
+	Waiting    int     // requests without a first token
+	Prefill    float64 // seconds of prefill they hold
+	Tokens     int64   // uncached tokens they hold
+	Streams    int     // streams decoding
+	Blocks     int64   // grid blocks those streams hold
+	FirstToken int64   // ms; last first token seen, or the dispatch that found it empty
+	// Own dispatches younger than the view age.
+	YoungCount   int
+	YoungPrefill float64
+	YoungTokens  int64
+
+	// From the scrape; -1 unknown.
+	Running  int
+	Queued   int
+	KVUse    float64
+	Capacity int64 // KV tokens; 0 unknown
+
+	Rates  Rates
+	Weight float64 // operator's weight, 1 normal; slow start lowers it
+}
+
+// Rates is how fast a replica prefills and decodes, learned online.
+type Rates struct {
+	A     float64 // seconds per chunk
+	B     float64 // seconds per uncached token
+	CQ    float64 // seconds per token^2 of context
+	T0    float64 // idle decode step, seconds
+	Chunk int     // tokens per prefill chunk
+	Speed float64 // time per token relative to the fleet; 1 is normal
+}
+
+// View is what a policy knows of the fleet and of its own knowledge.
+type View struct {
+	NowMs  int64
+	AgeMs  float64 // view age of load: the worst live peer's
+	Peers  int     // live peers, this one included
+	Lambda float64 // requests a second of the whole fleet
+	MeanS  float64 // mean prefill seconds of recent requests
+	// IndexAgeMs is how old the index view may be.
+	IndexAgeMs float64
+	Rand       *rand.Rand
+}
+
+// Decision is the answer. Pos is the position in the candidates, -1 if there
+// is none.
+type Decision struct {
+	Pos       int
+	Reason    Reason
+	Matched   int     // tokens of the prompt believed cached at the winner
+	Prefill   float64 // expected own prefill seconds at the winner
+	Predicted float64 // expected seconds to the first token; 0 if the policy has no idea
+}
+
+// Policy picks one of the candidates. Implementations may keep counters and
+// must be safe for concurrent use. scores, if not nil, has room for one score
+// per candidate (lower is better) and is filled for explanations.
+type Policy interface {
+	Name() string
+	Decide(req *Request, view *View, cands []Candidate, scores []float64) Decision
+}
