@@ -1,0 +1,114 @@
+package zmtp
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// heartbeatsMissed is how many silent heartbeat intervals end a connection.
+const heartbeatsMissed = 3
+
+// conn is one connection after its handshake. One goroutine receives; any
+// goroutine may send.
+type conn struct {
+	nc       net.Conn
+	dec      decoder // receiving goroutine only
+	minor    byte    // peer's ZMTP 3.x
+	identity []byte  // peer's, if it sent one
+	opt      Options
+
+	wmu sync.Mutex // one message is written whole; held across the write, which has a deadline or ends with the connection
+}
+
+// newConn runs the handshake under its deadline.
+func newConn(nc net.Conn, socketType string, opt Options) (*conn, error) {
+	c := &conn{nc: nc, opt: opt, dec: decoder{
+		r:        bufio.NewReaderSize(nc, readBufferBytes),
+		maxBytes: opt.MaxBytes, maxParts: opt.MaxParts,
+	}}
+	if err := nc.SetDeadline(time.Now().Add(opt.HandshakeTimeout)); err != nil {
+		return nil, err
+	}
+	if err := c.handshake(socketType, opt.Identity); err != nil {
+		return nil, err
+	}
+	return c, nc.SetDeadline(time.Time{})
+}
+
+// receive returns the next message, or a command other than the heartbeat's.
+func (c *conn) receive() (item, error) {
+	for {
+		if c.beats() && c.dec.r.Buffered() == 0 {
+			_ = c.nc.SetReadDeadline(time.Now().Add(heartbeatsMissed * c.opt.Heartbeat))
+		}
+		it, err := c.dec.next()
+		if err != nil {
+			return item{}, err
+		}
+		switch it.command {
+		case "PING":
+			if err := c.pong(it.body); err != nil {
+				return item{}, err
+			}
+		case "PONG":
+		case "ERROR":
+			return item{}, fmt.Errorf("peer says %s", errorReason(it.body))
+		default:
+			return it, nil
+		}
+	}
+}
+
+// pong answers a PING: its context comes back, its TTL does not.
+func (c *conn) pong(body []byte) error {
+	if len(body) < 2 || len(body) > 2+maxPingContextSize {
+		return fmt.Errorf("%w: PING of %d bytes", errCommand, len(body))
+	}
+	return c.send(appendCommand(nil, "PONG", body[2:]))
+}
+
+// send writes wire bytes under the send deadline.
+func (c *conn) send(b []byte) error {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	_ = c.nc.SetWriteDeadline(time.Now().Add(c.opt.SendTimeout))
+	_, err := c.nc.Write(b)
+	return err
+}
+
+// sendBatch writes several messages at once, waiting as long as the peer
+// takes: the queue behind it is what is bounded.
+func (c *conn) sendBatch(batch net.Buffers) error {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	_ = c.nc.SetWriteDeadline(time.Time{})
+	_, err := batch.WriteTo(c.nc)
+	return err
+}
+
+// beats reports whether this connection is watched by heartbeats.
+func (c *conn) beats() bool { return c.opt.Heartbeat > 0 && c.minor >= 1 }
+
+// heartbeat sends PINGs until ctx ends.
+func (c *conn) heartbeat(ctx context.Context) {
+	ttl := min(heartbeatsMissed*c.opt.Heartbeat/(100*time.Millisecond), 65535)
+	ping := appendCommand(nil, "PING", binary.BigEndian.AppendUint16(nil, uint16(ttl)))
+	t := time.NewTicker(c.opt.Heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if c.send(ping) != nil {
+				_ = c.nc.Close()
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package zmtp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// newDecoder reads items from memory.
+func newDecoder(b []byte, maxBytes int) *decoder {
+	return &decoder{r: bufio.NewReader(bytes.NewReader(b)), maxBytes: maxBytes, maxParts: 8}
+}
+
+func TestGoldenBytes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		got  []byte
+		want string
+	}{
+		"greeting":  {greeting(), "ff00000000000000007f03014e554c4c" + "00000000000000000000000000000000" + "00" + "00000000000000000000000000000000000000000000000000000000000000"},
+		"ready":     {appendCommand(nil, "READY", readyBody("SUB", nil)), "0419" + "055245414459" + "0b536f636b65742d54797065" + "00000003535542"},
+		"subscribe": {appendCommand(nil, "SUBSCRIBE", []byte("k")), "040b" + "09535542534352494245" + "6b"},
+		"message":   {appendMessage(nil, frames("a", "")), "010161" + "0000"},
+	} {
+		if got := hex.EncodeToString(tc.got); got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestWireRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		frame := rapid.SliceOfN(rapid.Byte(), 0, 700)
+		messages := rapid.SliceOfN(rapid.SliceOfN(frame, 1, 8), 1, 5).Draw(t, "messages")
+		var b []byte
+		for _, m := range messages {
+			b = appendMessage(b, m)
+		}
+		d := newDecoder(b, 8*700)
+		for i, want := range messages {
+			it, err := d.next()
+			if err != nil {
+				t.Fatalf("message %d: %v", i, err)
+			}
+			if len(it.frames) != len(want) {
+				t.Fatalf("message %d: %d frames, want %d", i, len(it.frames), len(want))
+			}
+			for j := range want {
+				if !bytes.Equal(it.frames[j], want[j]) {
+					t.Fatalf("message %d frame %d differs", i, j)
+				}
+			}
+		}
+	})
+}
+
+func TestMetadataRoundTrip(t *testing.T) {
+	kind, id, err := parseMetadata(readyBody("DEALER", []byte("me")))
+	if err != nil || kind != "DEALER" || string(id) != "me" {
+		t.Fatalf("got %q %q %v", kind, id, err)
+	}
+}
+
+func FuzzDecoder(f *testing.F) {
+	f.Add(appendMessage(nil, frames("topic", "\x00\x00\x00\x00\x00\x00\x00\x01", "payload")))
+	f.Add(appendCommand(nil, "READY", readyBody("PUB", nil)))
+	f.Add(appendCommand(nil, "PING", []byte{0, 9, 'x'}))
+	f.Add([]byte{flagLong, 0, 4, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{flagCommand, 2, 9, 'x'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := newDecoder(b, 1<<16)
+		for {
+			it, err := d.next()
+			if cap(d.data) > 2*(1<<16)+readBufferBytes || len(d.parts) > d.maxParts {
+				t.Fatalf("I1: %d bytes, %d parts held", cap(d.data), len(d.parts))
+			}
+			if err != nil {
+				return
+			}
+			if it.command == "" && len(it.frames) == 0 {
+				t.Fatal("neither command nor message")
+			}
+			_, _, _ = parseMetadata(it.body)
+			_ = errorReason(it.body)
+		}
+	})
+}
