@@ -1,0 +1,189 @@
+package workload
+
+// generators are the workloads by name; EVALUATION.md gives the shapes.
+var generators = map[string]spec{
+	"b2b":           {replicas: 8, profile: "b2b", kvTokens: 307328, make: b2b},
+	"b2b37":         {replicas: 4, profile: "b2b37", kvTokens: 461376, make: b2b37},
+	"shared_prefix": {replicas: 8, profile: "8b-a100", requests: 1024, make: sharedPrefix},
+	"few_prefixes":  {replicas: 8, profile: "q32", requests: 3000, make: fewPrefixes},
+	"burst":         {replicas: 8, profile: "q32", requests: 1600, make: burst},
+	"multi_turn":    {replicas: 8, profile: "q32", requests: 6000, make: multiTurn},
+	"agents":        {replicas: 8, profile: "q32", requests: 4000, make: agents},
+	"reasoning":     {replicas: 8, profile: "q32", requests: 800, make: reasoning},
+	"zipf":          {replicas: 16, profile: "q32", requests: 6000, make: zipf},
+	"hot":           {replicas: 16, profile: "q32", requests: 12000, make: hot},
+	"demo":          {replicas: 4, profile: "demo", requests: 2000, make: demo},
+}
+
+// step is one rung of a ladder: requests a second, for seconds.
+type step struct{ rate, seconds float64 }
+
+// ladder sends groups*prompts prompts, each a shared head and a tail of its
+// own, round and round in one shuffled order at Poisson times.
+type ladder struct {
+	groups, prompts int
+	head, tail, out int
+	steps           []step // the first one warms the caches
+}
+
+// b2b is llm-d's "73 %" run. 1,000 tokens are asked for, about 256 produced:
+// the published throughput fits nothing else.
+func b2b(g *generator, sized bool) {
+	g.ladder(ladder{150, 5, 6000, 1200, 256, []step{
+		{15, 50}, {3, 20}, {10, 20}, {15, 20}, {20, 38}, {22, 34}, {25, 30}, {30, 25}, {35, 21},
+		{40, 38}, {43, 36}, {46, 33}, {49, 30}, {52, 29}, {55, 27}, {57, 26}, {60, 25},
+	}}, sized)
+}
+
+// b2b37 is llm-d's "37 %" run.
+func b2b37(g *generator, sized bool) {
+	g.ladder(ladder{83, 3, 8000, 1000, 1000, []step{
+		{9, 30}, {3, 210}, {4, 180}, {5, 120}, {6, 120}, {8, 90}, {10, 70}, {12, 60}, {15, 50}, {20, 50},
+	}}, sized)
+}
+
+func (g *generator) ladder(l ladder, sized bool) {
+	prompts := make([][]Segment, 0, l.groups*l.prompts)
+	for range l.groups {
+		head := g.segment(l.head, System)
+		for range l.prompts {
+			prompts = append(prompts, []Segment{head, g.segment(l.tail, User)})
+		}
+	}
+	g.rnd.Shuffle(len(prompts), func(i, j int) { prompts[i], prompts[j] = prompts[j], prompts[i] })
+	end := 0.0
+	for i, s := range l.steps {
+		end += s.seconds / g.rate
+		if i == 0 {
+			g.w.Warm = end
+		}
+		for g.arrive(s.rate) < end {
+			if sized && len(g.w.Requests) >= g.size {
+				return
+			}
+			g.single(g.now, l.out, prompts[len(g.w.Requests)%len(prompts)]...)
+		}
+		g.now = end // the gap that crossed the end belongs to no step
+	}
+}
+
+// sharedPrefix is SGLang's generated-shared-prefix bench: groups of equal
+// size, all requests at once, in random order.
+func sharedPrefix(g *generator, _ bool) {
+	const groups, system, question, out = 64, 2048, 128, 256
+	heads := make([]Segment, groups)
+	for i := range heads {
+		heads[i] = g.segment(system, System)
+	}
+	order := g.rnd.Perm(g.size)
+	for _, i := range order {
+		g.single(0, out, heads[i%groups], g.segment(question, User))
+	}
+}
+
+// fewPrefixes is the hot-spot trap: three long prefixes, many replicas.
+func fewPrefixes(g *generator, _ bool) {
+	heads := []Segment{g.segment(10000, System), g.segment(10000, System), g.segment(10000, System)}
+	for range g.size {
+		head := heads[g.rnd.IntN(len(heads))]
+		g.single(g.arrive(24), 100, head, g.segment(g.uniform(50, 350), User))
+	}
+}
+
+// burst keeps 800 unrelated requests in flight.
+func burst(g *generator, _ bool) {
+	g.w.Concurrency = 800
+	for range g.size {
+		g.single(0, 1000, g.segment(1000, User))
+	}
+}
+
+// multiTurn is chat: sessions with a growing context and think times.
+func multiTurn(g *generator, _ bool) {
+	systems := make([]Segment, 8)
+	for i := range systems {
+		systems[i] = g.segment(g.uniform(300, 1500), System)
+	}
+	for session := 0; len(g.w.Requests) < g.size; session++ {
+		c := g.converse(session, g.arrive(3), systems[g.rnd.IntN(len(systems))])
+		for turns := g.around(6, .6, 2, 20); c.turn < turns; {
+			g.turn(c, g.around(120, .9, 8, 3000), g.around(220, .7, 8, 1500), 1+9*g.rnd.ExpFloat64())
+		}
+	}
+}
+
+// agents share a long preamble, take 20-100 turns and come back 2 s after
+// every answer.
+func agents(g *generator, _ bool) {
+	apps := make([]Segment, 5)
+	for i := range apps {
+		apps[i] = g.segment(g.uniform(4000, 12000), System)
+	}
+	for session := 0; len(g.w.Requests) < g.size; session++ {
+		c := g.converse(session, g.arrive(.35), apps[g.rnd.IntN(len(apps))], g.segment(g.uniform(100, 800), User))
+		for turns := g.uniform(20, 100); c.turn < turns; {
+			g.turn(c, g.around(250, .8, 16, 4000), g.around(80, .7, 8, 800), 2)
+		}
+	}
+}
+
+// reasoning is short in, long out: nobody may lose.
+func reasoning(g *generator, _ bool) {
+	for range g.size {
+		g.single(g.arrive(3), 8000, g.segment(g.uniform(100, 300), User))
+	}
+}
+
+// zipf draws its prefix from 200 by Zipf's law.
+func zipf(g *generator, _ bool) {
+	heads := make([]Segment, 200)
+	weight := make([]float64, len(heads))
+	sum := 0.0
+	for i := range heads {
+		heads[i] = g.segment(g.uniform(1000, 8000), System)
+		sum += 1 / float64(i+1)
+		weight[i] = sum
+	}
+	for range g.size {
+		x, at := g.rnd.Float64()*sum, 0
+		for weight[at] < x {
+			at++
+		}
+		g.single(g.arrive(60), g.around(150, .7, 8, 1000), heads[at], g.segment(g.uniform(50, 500), User))
+	}
+}
+
+// hot has one prefix for everybody, at a high rate, and no decode to speak of.
+func hot(g *generator, _ bool) {
+	head := g.segment(2000, System)
+	for range g.size {
+		g.single(g.arrive(400), 1, head, g.segment(g.uniform(200, 600), User))
+	}
+}
+
+// demo is small enough for two cores: two thirds chat with shared system
+// prompts, one third completions by token ids with shared examples.
+func demo(g *generator, _ bool) {
+	systems := make([]Segment, 12)
+	for i := range systems {
+		systems[i] = g.segment(g.uniform(500, 1100), System)
+	}
+	examples := make([]Segment, 12)
+	for i := range examples {
+		examples[i] = g.segment(g.uniform(700, 1500), Plain)
+	}
+	for session := 0; len(g.w.Requests) < g.size; session++ {
+		at := g.arrive(40)
+		if g.rnd.IntN(5) < 2 {
+			for range g.uniform(1, 3) {
+				g.single(at, g.uniform(8, 24), examples[g.rnd.IntN(len(examples))], g.segment(g.uniform(30, 150), Plain))
+				at += g.rnd.ExpFloat64() / (20 * g.rate)
+			}
+			continue
+		}
+		c := g.converse(session, at, systems[g.rnd.IntN(len(systems))])
+		for turns := g.uniform(2, 6); c.turn < turns; {
+			g.turn(c, g.uniform(30, 160), g.uniform(16, 48), (.3+.7*g.rnd.ExpFloat64())/g.rate)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package workload
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Limits of a trace file.
+const (
+	maxLineBytes   = 16 << 20
+	maxTraceTokens = 16 << 20 // tokens of one request
+)
+
+// Block sizes of the known traces, tokens a hash id.
+const (
+	mooncakeBlock = 512
+	agentBlock    = 64
+)
+
+// bucketMillis is the grid on which the Mooncake conversation trace was
+// stamped; stamps are spread over it before anything queues.
+const bucketMillis = 3000
+
+// ReadFile reads a trace file; the workload is named after it.
+func ReadFile(path string, seed uint64) (*Workload, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read trace: %w", err)
+	}
+	defer f.Close()
+	w, err := ReadTrace(f, seed)
+	if err != nil {
+		return nil, fmt.Errorf("read trace %s: %w", path, err)
+	}
+	w.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	return w, nil
+}
+
+// ReadTrace reads JSON lines in the Mooncake form (timestamp, input_length,
+// output_length, hash_ids of 512 tokens), the agent form (the same with
+// 64-token blocks and session) or the sharegpt form (input_tok_ids,
+// output_tok_ids, arrival_time_ns). The first line decides. Stamps that all
+// lie on the 3 s grid are spread over it by seed.
+func ReadTrace(r io.Reader, seed uint64) (*Workload, error) {
+	t := tracer{seed: seed, w: &Workload{Name: "trace"}}
+	in := bufio.NewScanner(r)
+	in.Buffer(make([]byte, 64<<10), maxLineBytes)
+	line := 0
+	for in.Scan() {
+		line++
+		if len(in.Bytes()) == 0 {
+			continue
+		}
+		if err := t.line(in.Bytes()); err != nil {
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("line %d: %w", line+1, err)
+	}
+	if len(t.w.Requests) == 0 {
+		return nil, errors.New("no requests")
+	}
+	t.finish()
+	return t.w, nil
+}
+
+// traceLine is the union of the known forms. Pointers tell absent from zero.
+type traceLine struct {
+	Timestamp *float64 `json:"timestamp"` // ms
+	Input     *int     `json:"input_length"`
+	Output    *int     `json:"output_length"`
+	Hashes    []uint64 `json:"hash_ids"`
+	Session   *int     `json:"session"`
+
+	Arrival *float64 `json:"arrival_time_ns"`
+	Prompt  []uint32 `json:"input_tok_ids"`
+	Reply   []uint32 `json:"output_tok_ids"`
+	InToks  int      `json:"input_toks"`
+	OutToks int      `json:"output_toks"`
+}
+
+type tracer struct {
+	w       *Workload
+	seed    uint64
+	block   int // tokens a hash id; 0: nothing read yet
+	salt    uint64
+	offGrid bool // a stamp lies off the 3 s grid
+
+	turns map[int]int    // agent traces: session -> turns so far
+	owner map[uint64]int // Mooncake traces: block -> session that brought it
+}
+
+func (t *tracer) line(b []byte) error {
+	var l traceLine
+	if err := json.Unmarshal(b, &l); err != nil {
+		return err
+	}
+	if l.Arrival != nil {
+		return t.recorded(&l)
+	}
+	return t.hashed(&l)
+}
+
+// recorded adds a request with token ids.
+func (t *tracer) recorded(l *traceLine) error {
+	if len(l.Prompt) == 0 || len(l.Reply) == 0 {
+		return errors.New("input_tok_ids and output_tok_ids must not be empty")
+	}
+	if !valid(*l.Arrival) {
+		return fmt.Errorf("arrival_time_ns is %g", *l.Arrival)
+	}
+	t.offGrid = true
+	t.add(Request{
+		At: *l.Arrival / 1e9, Session: -1, PromptIDs: l.Prompt, ReplyIDs: l.Reply,
+		Tokens: len(l.Prompt), Output: len(l.Reply),
+	})
+	return nil
+}
+
+// hashed adds a request whose prompt is given as chained block ids.
+func (t *tracer) hashed(l *traceLine) error {
+	switch {
+	case l.Timestamp == nil || l.Input == nil || l.Output == nil:
+		return errors.New("timestamp, input_length and output_length are required")
+	case !valid(*l.Timestamp):
+		return fmt.Errorf("timestamp is %g", *l.Timestamp)
+	case *l.Input < 0 || *l.Input > maxTraceTokens:
+		return fmt.Errorf("input_length is %d, want 0 to %d", *l.Input, maxTraceTokens)
+	case *l.Output < 0 || *l.Output > maxTraceTokens:
+		return fmt.Errorf("output_length is %d, want 0 to %d", *l.Output, maxTraceTokens)
+	}
+	if t.block == 0 {
+		t.start(l.Session != nil)
+	}
+	if need := (*l.Input + t.block - 1) / t.block; len(l.Hashes) > need {
+		return fmt.Errorf("%d hash_ids for %d tokens in blocks of %d", len(l.Hashes), *l.Input, t.block)
+	}
+	r := Request{
+		At: *l.Timestamp / 1e3, Prompt: t.segments(l.Hashes, *l.Input),
+		Tokens: max(*l.Input, 1), Output: max(*l.Output, 1),
+	}
+	if l.Session != nil {
+		r.Session = *l.Session
+		r.Turn = t.turns[r.Session]
+		t.turns[r.Session]++
+	} else {
+		r.Session, r.Turn = t.guessSession(l.Hashes)
+	}
+	t.offGrid = t.offGrid || math.Mod(*l.Timestamp, bucketMillis) != 0
+	t.add(r)
+	return nil
+}
+
+func (t *tracer) start(agents bool) {
+	t.block = mooncakeBlock
+	if agents {
+		t.block = agentBlock
+	}
+	t.salt = mix(keySeed, uint64(t.block))
+	t.turns, t.owner = make(map[int]int), make(map[uint64]int)
+}
+
+// segments turns block ids into segments; tokens that no id covers get one of
+// their own.
+func (t *tracer) segments(ids []uint64, tokens int) []Segment {
+	out := make([]Segment, 0, len(ids)+1)
+	for _, id := range ids {
+		n := min(t.block, tokens)
+		out = append(out, Segment{ID: mix(t.salt, id), Tokens: n})
+		tokens -= n
+	}
+	if tokens > 0 || len(out) == 0 {
+		own := mix(t.salt^1, uint64(len(t.w.Requests)))
+		out = append(out, Segment{ID: own, Tokens: max(tokens, 1)})
+	}
+	return out
+}
+
+// guessSession gives a request to the session that first had its deepest
+// known block, leaving out block 0, which nearly all prompts share.
+func (t *tracer) guessSession(ids []uint64) (session, turn int) {
+	session = len(t.turns)
+	for i := len(ids) - 1; i > 0; i-- {
+		if known, ok := t.owner[ids[i]]; ok {
+			session = known
+			break
+		}
+	}
+	for _, id := range ids {
+		if _, ok := t.owner[id]; !ok {
+			t.owner[id] = session
+		}
+	}
+	turn = t.turns[session]
+	t.turns[session]++
+	return session, turn
+}
+
+func (t *tracer) add(r Request) {
+	r.ID, r.After = len(t.w.Requests), -1
+	r.Reply = mix(t.salt^2, uint64(r.ID))
+	t.w.Requests = append(t.w.Requests, r)
+}
+
+// finish spreads quantised stamps and sorts by time.
+func (t *tracer) finish() {
+	reqs := t.w.Requests
+	if !t.offGrid && len(reqs) > 1 {
+		rnd := rand.New(rand.NewPCG(t.seed, keySeed))
+		for i := range reqs {
+			reqs[i].At += rnd.Float64() * bucketMillis / 1e3
+		}
+	}
+	slices.SortStableFunc(reqs, func(a, b Request) int {
+		switch {
+		case a.At < b.At:
+			return -1
+		case a.At > b.At:
+			return 1
+		}
+		return 0
+	})
+	for i := range reqs {
+		reqs[i].ID = i
+	}
+}
+
+func valid(x float64) bool { return x >= 0 && x < 1e18 }
