@@ -1,0 +1,108 @@
+package openai
+
+import "slices"
+
+// Bytes that never occur in UTF-8 mark the structure of canonical text, so
+// that no text can imitate it.
+const (
+	markTools   = 0xF8
+	markMessage = 0xF9
+	markField   = 0xFA
+	markList    = 0xFB
+	markObject  = 0xFC
+	markEnd     = 0xFD
+	markScalar  = 0xFE
+	markComma   = 0xFF
+)
+
+// AppendCanonical appends the prompt as text for text-mode block keys: tools,
+// then messages with their roles, or the first text prompt as it is. Model,
+// adapter and salt are not in it: they are the namespace. O(size of prompt).
+func (r *Request) AppendCanonical(dst []byte) []byte {
+	if r.Tools != nil {
+		dst = appendValue(append(dst, markTools), r.Tools)
+	}
+	switch {
+	case r.Messages != nil:
+		return appendMessages(dst, r.Messages)
+	case r.Prompt.Kind == TextPrompt:
+		return append(dst, r.Prompt.Text...)
+	case r.Prompt.Kind == ItemsPrompt:
+		if instructions := r.body.get("instructions"); instructions != nil {
+			dst = appendValue(append(dst, markMessage), instructions)
+		}
+		return appendMessages(dst, r.Prompt.Items)
+	}
+	return dst
+}
+
+// leading are the fields of a message that come first, in this order, wherever
+// the client put them.
+var leading = []string{"role", "name", "content"}
+
+// appendMessages writes every message whole before the next, so that a longer
+// conversation has the shorter one as its prefix (I5).
+func appendMessages(dst, messages []byte) []byte {
+	_, _ = eachElement(messages, 0, 1, func(value []byte) error {
+		dst = append(dst, markMessage)
+		if value[0] == '{' {
+			dst = appendMessage(dst, value)
+		} else {
+			dst = appendValue(dst, value)
+		}
+		return nil
+	})
+	return dst
+}
+
+func appendMessage(dst, message []byte) []byte {
+	var first [3][]byte
+	_, _ = eachMember(message, 0, 2, func(key, value []byte) error {
+		if i := slices.Index(leading, unquote(key)); i >= 0 {
+			first[i] = value
+		}
+		return nil
+	})
+	for _, value := range first {
+		if value != nil && !isNull(value) {
+			dst = appendValue(append(dst, markField), value)
+		}
+	}
+	_, _ = eachMember(message, 0, 2, func(key, value []byte) error {
+		if !slices.Contains(leading, unquote(key)) && !isNull(value) {
+			dst = appendUnquoted(append(dst, markField), key)
+			dst = appendValue(append(dst, markField), value)
+		}
+		return nil
+	})
+	return dst
+}
+
+// appendValue writes any checked value in one flat pass: strings as their
+// text, the rest with marks; white space and escapes are gone.
+func appendValue(dst, value []byte) []byte {
+	for i := 0; i < len(value); {
+		switch c := value[i]; c {
+		case ' ', '\n', '\r', '\t':
+			i++
+		case '"':
+			end, _ := skipString(value, i)
+			dst = appendUnquoted(dst, value[i:end])
+			i = end
+		case ',', ':', '[', '{', ']', '}':
+			dst = append(dst, marks[c])
+			i++
+		default:
+			dst = append(dst, markScalar)
+			for ; i < len(value) && !endsElement(value[i]) && value[i] != '}'; i++ {
+				dst = append(dst, value[i])
+			}
+		}
+	}
+	return dst
+}
+
+// marks stand for the punctuation of JSON.
+var marks = [256]byte{
+	',': markComma, ':': markField, '[': markList, '{': markObject, ']': markEnd, '}': markEnd,
+}

@@ -1,0 +1,125 @@
+package openai
+
+import (
+	"slices"
+	"strings"
+)
+
+// Get returns the raw JSON value of a top-level field, nil if it is missing.
+func (r *Request) Get(name string) []byte { return r.body.get(name) }
+
+// Set replaces or adds a top-level field. value must be valid JSON and name
+// must need no escapes; neither is checked.
+func (r *Request) Set(name string, value []byte) { r.body.set(name, value) }
+
+// Delete removes a top-level field and reports whether it was there.
+func (r *Request) Delete(name string) bool { return r.body.remove(name) }
+
+// Bytes renders the body: the bytes as received if nothing was edited (I2).
+func (r *Request) Bytes() []byte { return r.body.bytes() }
+
+// Clone copies the request so that edits of one do not show in the other; a
+// two-leg dispatch edits one body in two ways. Raw bytes are shared.
+func (r *Request) Clone() *Request {
+	c := *r
+	c.body.members = slices.Clone(r.body.members)
+	return &c
+}
+
+// internalFields are set between routers and engines only: where to fetch KV
+// blocks from, which rank serves, the name a request has inside the engine.
+// From a client they would be requests to connect elsewhere or to collide
+// with others (ENGINES.md section 5).
+var internalFields = []string{
+	"kv_transfer_params", "ec_transfer_params", "disaggregated_params",
+	"data_parallel_rank", "routed_dp_rank", "decode_dp_rank", "prefill_dp_rank", "disagg_prefill_dp_rank",
+	"rid", "request_id",
+}
+
+func isInternal(name string) bool {
+	return slices.Contains(internalFields, name) ||
+		strings.HasPrefix(name, "bootstrap_") || strings.HasPrefix(name, "disagg_")
+}
+
+// carriers are objects that engines copy into the same place as top-level
+// fields.
+var carriers = []string{"vllm_xargs", "extra_args", "extra_body"}
+
+// StripInternal deletes the fields that only routers may set, and reports how
+// many there were.
+func (r *Request) StripInternal() int {
+	n := stripObject(&r.body)
+	for _, carrier := range carriers {
+		value := r.body.get(carrier)
+		if len(value) == 0 || value[0] != '{' {
+			continue
+		}
+		inner, err := parseObject(value, 1)
+		if err != nil { // a name given twice: no telling which one counts
+			r.body.remove(carrier)
+			n++
+			continue
+		}
+		if k := stripObject(&inner); k > 0 {
+			r.body.set(carrier, inner.bytes())
+			n += k
+		}
+	}
+	return n
+}
+
+func stripObject(o *object) int {
+	before := len(o.members)
+	if !slices.ContainsFunc(o.members, func(m member) bool { return isInternal(m.name) }) {
+		return 0
+	}
+	o.members = slices.DeleteFunc(o.members, func(m member) bool { return isInternal(m.name) })
+	o.raw = nil
+	return before - len(o.members)
+}
+
+// AskUsage makes a streamed answer end with a usage chunk and reports whether
+// it had to: false if the client asked itself, or the endpoint has no such
+// option.
+func (r *Request) AskUsage() bool {
+	if !r.Stream || r.IncludeUsage || r.Endpoint != Chat && r.Endpoint != Completions {
+		return false
+	}
+	value := r.body.get("stream_options")
+	if value == nil || isNull(value) {
+		r.body.set("stream_options", []byte(`{"include_usage":true}`))
+		return true
+	}
+	options, err := parseObject(value, 1)
+	if err != nil {
+		panic("invariant: stream_options was parsed before: " + err.Error())
+	}
+	options.set("include_usage", []byte("true"))
+	r.body.set("stream_options", options.bytes())
+	return true
+}
+
+// samplingFields do not change a prompt's tokens.
+var samplingFields = map[string]bool{
+	"stream": true, "stream_options": true, "user": true, "metadata": true, "store": true,
+	"max_tokens": true, "max_completion_tokens": true, "max_output_tokens": true, "min_tokens": true,
+	"temperature": true, "top_p": true, "top_k": true, "min_p": true, "seed": true, "n": true, "best_of": true,
+	"stop": true, "stop_token_ids": true, "ignore_eos": true, "include_stop_str_in_output": true,
+	"presence_penalty": true, "frequency_penalty": true, "repetition_penalty": true, "length_penalty": true,
+	"logprobs": true, "top_logprobs": true, "prompt_logprobs": true, "logit_bias": true,
+	"priority": true, "service_tier": true, "safety_identifier": true, "prompt_cache_key": true,
+	"return_token_ids": true, "cache_salt": true,
+}
+
+// PromptBody renders the body without the fields that cannot change the
+// prompt's tokens: what to ask an engine's tokenizer, and what identifies the
+// answer.
+func (r *Request) PromptBody() []byte {
+	o := object{members: make([]member, 0, len(r.body.members))}
+	for _, m := range r.body.members {
+		if !samplingFields[m.name] {
+			o.members = append(o.members, m)
+		}
+	}
+	return o.bytes()
+}

@@ -1,0 +1,197 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func mustParse(t *testing.T, endpoint Endpoint, body string) *Request {
+	t.Helper()
+	r, err := Parse(endpoint, []byte(body))
+	if err != nil {
+		t.Fatalf("Parse(%s): %v", body, err)
+	}
+	return r
+}
+
+func TestParseReadsWhatRoutingNeeds(t *testing.T) {
+	r := mustParse(t, Chat, `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,
+		"stream_options":{"include_usage":true},"max_tokens":7,"max_completion_tokens":9,"n":2,
+		"user":"u\u00e9","cache_salt":"s","tools":[{"type":"function"}],"lora_path":"ad","temperature":1.0}`)
+	if r.Model != "m" || !r.Stream || !r.IncludeUsage || r.MaxTokens != 9 || r.N != 2 ||
+		r.User != "ué" || r.CacheSalt != "s" || r.LoRA != "ad" || string(r.Tools) != `[{"type":"function"}]` {
+		t.Fatalf("got %+v", r)
+	}
+	if string(r.Messages) != `[{"role":"user","content":"hi"}]` {
+		t.Fatalf("messages %s", r.Messages)
+	}
+}
+
+func TestParsePrompts(t *testing.T) {
+	for _, c := range []struct {
+		endpoint Endpoint
+		body     string
+		kind     PromptKind
+		count    int
+		size     int
+		text     string
+		tokens   []uint32
+	}{
+		{Completions, `{"prompt":"a\nb"}`, TextPrompt, 1, 3, "a\nb", nil},
+		{Completions, `{"prompt":["ab","c"]}`, TextPrompt, 2, 3, "ab", nil},
+		{Completions, `{"prompt":[1, 2 ,4294967295]}`, TokenPrompt, 1, 3, "", []uint32{1, 2, 4294967295}},
+		{Completions, `{"prompt":[[1,2],[3]]}`, TokenPrompt, 2, 3, "", []uint32{1, 2}},
+		{Completions, `{"prompt":[[],[3]]}`, TokenPrompt, 2, 1, "", []uint32{}},
+		{Embeddings, `{"input":["x"]}`, TextPrompt, 1, 1, "x", nil},
+		{Responses, `{"input":"x"}`, TextPrompt, 1, 1, "x", nil},
+		{Responses, `{"input":[{"role":"user","content":"x"}]}`, ItemsPrompt, 1, 31, "", nil},
+		{Tokenize, `{"prompt":"x"}`, TextPrompt, 1, 1, "x", nil},
+		{Chat, `{"messages":[],"prompt":5}`, NoPrompt, 0, 0, "", nil},
+	} {
+		p := mustParse(t, c.endpoint, c.body).Prompt
+		if p.Kind != c.kind || p.Count != c.count || p.Size != c.size || p.Text != c.text || len(p.Tokens) != len(c.tokens) {
+			t.Errorf("%s: %+v", c.body, p)
+		}
+		for i := range c.tokens {
+			if p.Tokens[i] != c.tokens[i] {
+				t.Errorf("%s: tokens %v", c.body, p.Tokens)
+			}
+		}
+	}
+}
+
+func TestParseRefusesAndNamesTheField(t *testing.T) {
+	deep := strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)
+	many := `{"messages":[]`
+	for i := range maxMembers {
+		many += `,"f` + strings.Repeat("x", i) + `":1`
+	}
+	for _, c := range []struct{ endpoint, body, param, says string }{
+		{"chat", ``, "", "empty"},
+		{"chat", ` `, "", "empty"},
+		{"chat", `[]`, "", "not a JSON object"},
+		{"chat", `nul`, "", "not a JSON object"},
+		{"chat", `{`, "", "unexpected end"},
+		{"chat", `{"messages":[]`, "", "unexpected end"},
+		{"chat", `{"messages":[]} x`, "", "unexpected character 'x'"},
+		{"chat", `{"messages":[],}`, "", "unexpected character '}'"},
+		{"chat", `{"messages":[1,]}`, "", "unexpected character ']'"},
+		{"chat", "{\"messages\":[],\"a\":\"\x01\"}", "", "unexpected character"},
+		{"chat", "{\"messages\":[],\"a\":\"\xff\"}", "", "UTF-8"},
+		{"chat", `{"messages":[],"a":"\x"}`, "", "unexpected character 'x'"},
+		{"chat", `{"messages":[],"a":"\u12g4"}`, "", "unexpected character 'g'"},
+		{"chat", `{"messages":[],"a":01}`, "", "unexpected character '1'"},
+		{"chat", `{"messages":[],"a":NaN}`, "", "unexpected character 'N'"},
+		{"chat", `{"messages":[],"a":` + deep + `}`, "", "deeper"},
+		{"chat", many + `}`, "", "more than 256"},
+		{"chat", `{"model":"a","messages":[],"model":"b"}`, "model", "twice"},
+		{"chat", `{"model":"a","messages":[],"mod\u0065l":"b"}`, "model", "twice"},
+		{"chat", `{"model":1,"messages":[]}`, "model", "string"},
+		{"chat", `{"messages":{}}`, "messages", "array"},
+		{"chat", `{"messages":["x"]}`, "messages", "objects"},
+		{"chat", `{"model":"m"}`, "messages", "required"},
+		{"chat", `{"messages":[],"stream":"yes"}`, "stream", "true or false"},
+		{"chat", `{"messages":[],"stream_options":[]}`, "stream_options", "object"},
+		{"chat", `{"messages":[],"stream_options":{"include_usage":1}}`, "include_usage", "true or false"},
+		{"chat", `{"messages":[],"stream_options":{"include_usage":true,"include_usage":false}}`, "include_usage", "twice"},
+		{"chat", `{"messages":[],"max_tokens":"9"}`, "max_tokens", "integer"},
+		{"chat", `{"messages":[],"max_tokens":1.5}`, "max_tokens", "integer"},
+		{"chat", `{"messages":[],"max_tokens":-1}`, "max_tokens", "negative"},
+		{"chat", `{"messages":[],"tools":{}}`, "tools", "array"},
+		{"completions", `{"model":"m"}`, "prompt", "required"},
+		{"completions", `{"prompt":5}`, "prompt", "string or an array"},
+		{"completions", `{"prompt":[]}`, "prompt", "empty"},
+		{"completions", `{"prompt":[true]}`, "prompt", "array of strings"},
+		{"completions", `{"prompt":["a",1]}`, "prompt", "strings only"},
+		{"completions", `{"prompt":[1,"a"]}`, "prompt", "token ids"},
+		{"completions", `{"prompt":[1.0]}`, "prompt", "token ids"},
+		{"completions", `{"prompt":[-1]}`, "prompt", "token ids"},
+		{"completions", `{"prompt":[4294967296]}`, "prompt", "over"},
+		{"completions", `{"prompt":[99999999999999999999999999]}`, "prompt", "over"},
+		{"completions", `{"prompt":[[1],2]}`, "prompt", "arrays of token ids"},
+		{"completions", `{"prompt":[[1],["a"]]}`, "prompt", "token ids"},
+		{"completions", `{"prompt":[` + strings.Repeat(`"",`, maxPrompts) + `""]}`, "prompt", "too many"},
+		{"embeddings", `{}`, "input", "required"},
+	} {
+		endpoint := map[string]Endpoint{"chat": Chat, "completions": Completions, "embeddings": Embeddings}[c.endpoint]
+		_, err := Parse(endpoint, []byte(c.body))
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%.60s: error %v", c.body, err)
+			continue
+		}
+		if e.Status != 400 || e.Param != c.param || !strings.Contains(e.Message, c.says) {
+			t.Errorf("%.60s: %+v, want param %q and %q", c.body, e, c.param, c.says)
+		}
+	}
+}
+
+func TestErrorBodyIsTheOpenAIShape(t *testing.T) {
+	var got struct{ Error map[string]any }
+	if err := json.Unmarshal(Invalid("model", `bad "x"`).Body(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Error["param"] != "model" || got.Error["message"] != `bad "x"` || got.Error["type"] != TypeInvalid {
+		t.Fatalf("%v", got)
+	}
+	body := string((&Error{Message: "m", Type: TypeServer}).Body())
+	if body != `{"error":{"message":"m","type":"server_error","param":null,"code":null}}`+"\n" {
+		t.Fatal(body)
+	}
+}
+
+func TestI2EditsLeaveOtherBytesAlone(t *testing.T) {
+	body := ` { "model" : "m", "messages":[ {"role":"user" , "content":"\u00e9"} ], "temperature": 1.00, "top_p":1e0 } `
+	r := mustParse(t, Chat, body)
+	if string(r.Bytes()) != body {
+		t.Fatal("unedited bytes differ")
+	}
+	twin := r.Clone()
+	r.Set("model", []byte(`"x"`))
+	r.Set("extra", []byte(`[1]`))
+	if !r.Delete("top_p") || r.Delete("top_p") {
+		t.Fatal("Delete must report")
+	}
+	want := `{"model":"x","messages":[ {"role":"user" , "content":"\u00e9"} ],"temperature":1.00,"extra":[1]}`
+	if got := string(r.Bytes()); got != want {
+		t.Fatalf("got %s", got)
+	}
+	if string(twin.Bytes()) != body || string(r.Get("model")) != `"x"` || r.Get("none") != nil {
+		t.Fatal("an edit showed in the clone")
+	}
+}
+
+func TestStripInternal(t *testing.T) {
+	r := mustParse(t, Chat, `{"messages":[],"kv_transfer_params":{"remote_host":"10.0.0.1"},"bootstrap_host":"evil",
+		"bootstrap_roo\u006d":1,"disaggregated_params":{},"rid":"x","keep":1,
+		"vllm_xargs":{"kv_transfer_params":{"a":1},"ok":2}}`)
+	if n := r.StripInternal(); n != 6 {
+		t.Fatalf("stripped %d", n)
+	}
+	if got := string(r.Bytes()); got != `{"messages":[],"keep":1,"vllm_xargs":{"ok":2}}` {
+		t.Fatal(got)
+	}
+	if n := r.StripInternal(); n != 0 {
+		t.Fatal("second time")
+	}
+}
+
+func TestAskUsage(t *testing.T) {
+	for _, c := range []struct{ in, out string }{
+		{`{"messages":[],"stream":true}`, `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`},
+		{`{"messages":[],"stream":true,"stream_options":null}`, `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`},
+		{`{"messages":[],"stream":true,"stream_options":{"include_usage":false, "x":1}}`, `{"messages":[],"stream":true,"stream_options":{"include_usage":true,"x":1}}`},
+		{`{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`, ""},
+		{`{"messages":[],"stream":false}`, ""},
+	} {
+		r := mustParse(t, Chat, c.in)
+		if asked := r.AskUsage(); asked != (c.out != "") {
+			t.Errorf("%s: asked %v", c.in, asked)
+		}
+		if want := c.out; want != "" && string(r.Bytes()) != want || want == "" && string(r.Bytes()) != c.in {
+			t.Errorf("%s: %s", c.in, r.Bytes())
+		}
+	}
+}
