@@ -20,6 +20,7 @@ const (
 type Request struct {
 	Tokens  int    // prompt length; an estimate in text mode
 	Key     uint64 // deepest block key (0: no key), for consistent hashing
+	Prefix  uint64 // a block key near the head of the prompt, equal for prompts that share it; 0: use Key
 	Session uint64 // hash of the session id; 0: none
 	Tenant  uint64 // hash of the tenant; 0: none
 	MaxNew  int    // asked output tokens; 0: unknown
@@ -79,7 +80,8 @@ type View struct {
 	MeanS  float64 // mean prefill seconds of recent requests
 	// IndexAgeMs is how old the index view may be.
 	IndexAgeMs float64
-	Rand       *rand.Rand
+	// Rand must be set. It is not safe for concurrent use: one per call site.
+	Rand *rand.Rand
 }
 
 // Decision is the answer. Pos is the position in the candidates, -1 if there
@@ -94,7 +96,8 @@ type Decision struct {
 
 // Policy picks one of the candidates. Implementations may keep counters and
 // must be safe for concurrent use. scores, if not nil, has room for one score
-// per candidate (lower is better) and is filled for explanations.
+// per candidate (lower is better) and is filled for explanations;
+// math.MaxFloat64 marks those that were not considered.
 type Policy interface {
 	Name() string
 	Decide(req *Request, view *View, cands []Candidate, scores []float64) Decision

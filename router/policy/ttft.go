@@ -1,0 +1,162 @@
+package policy
+
+import "math"
+
+// pickTTFT takes the earliest predicted first token (ROUTING.md section 1).
+// For a request of L tokens and each candidate k, at view age d:
+//
+//	u = uncached tokens, at least 1
+//	s = ceil(u/chunk)*a + b*u + cq*(L^2-(L-u)^2)  (transfers: own)
+//	S, n = prefill seconds and number of requests there without a first token;
+//	       own dispatches younger than d count min(peers, 16) times
+//	W = max(S - time since the last first token there, 0.1*S)
+//	B = W + 0.5*t0*streams, raised where unseen requests are expected (pour)
+//	score = B + s + (n + n_min)*s/f, over the operator's weight
+func pickTTFT(q *query) (int, Reason) {
+	if q.stale() {
+		return q.fallback(), ReasonStale
+	}
+	q.match()
+	q.weigh()
+	b := best{q: q, pos: -1}
+	q.score(&b)
+	if pos, ok := q.guard(b.pos); ok {
+		return pos, ReasonStale
+	}
+	if pos, ok := q.session(&b); ok {
+		return pos, ReasonSession
+	}
+	return b.pos, q.prefixReason(b.pos)
+}
+
+// weigh fills base and waiting of every live candidate and pours.
+func (q *query) weigh() {
+	cfg := &q.cfg.TTFT
+	q.base = grow(q.base, len(q.cands))
+	q.waiting = grow(q.waiting, len(q.cands))
+	mirrored := float64(min(q.view.Peers, cfg.YoungCap) - 1) // peers that may be doing the same unseen
+	step := 0.0
+	for _, i := range q.live {
+		c := &q.cands[i]
+		held, n := c.Prefill, float64(c.Waiting)
+		if mirrored > 0 {
+			held += mirrored * c.YoungPrefill
+			n += mirrored * float64(c.YoungCount)
+		}
+		stream := cfg.StreamWeight * c.Rates.usable().T0
+		step += stream
+		q.waiting[i] = n
+		q.base[i] = q.remaining(c, held) + stream*float64(c.Streams)
+	}
+	q.pour(q.unseen(step / float64(len(q.live))))
+}
+
+// unseen is the work, in seconds, that other peers are expected to have sent
+// since the view was taken: lambda*d*(R-1)/R*(mean s + 0.5*t0).
+func (q *query) unseen(step float64) float64 {
+	v := q.view
+	if v.Peers <= 1 {
+		return 0
+	}
+	others := float64(v.Peers-1) / float64(v.Peers)
+	work := q.cfg.TTFT.PourWeight * v.Lambda * v.AgeMs / 1000 * others * (v.MeanS + step)
+	if !(work > 0 && work < math.MaxFloat64) {
+		return 0
+	}
+	return work
+}
+
+// score offers every live candidate to b.
+func (q *query) score(b *best) {
+	cfg := &q.cfg.TTFT
+	fewest := math.MaxFloat64
+	for _, i := range q.live {
+		fewest = min(fewest, q.waiting[i])
+	}
+	for _, i := range q.live {
+		s := q.prefill[i]
+		crowd := (cfg.WaitWeight*q.waiting[i] + cfg.MinWaitWeight*fewest) * s / q.cands[i].Rates.usable().Speed
+		b.offer(i, (q.base[i]+s+crowd)/q.weight(i))
+	}
+}
+
+// guard notices that the load view is older than the gap between decisions
+// while affinity does not discriminate; then any of the equals is as good, and
+// a random one does not herd.
+func (q *query) guard(winner int) (int, bool) {
+	cfg := &q.cfg.TTFT
+	n := float64(len(q.live))
+	if cfg.GuardGap == 0 || q.view.Peers <= 1 || q.view.AgeMs/1000*q.view.Lambda/n <= cfg.GuardGap {
+		return 0, false
+	}
+	alike, pos := 0, winner
+	for _, i := range q.live {
+		near := math.Abs(q.prefill[i]-q.prefill[winner]) <= cfg.GuardBand*q.prefill[winner]
+		if near && float64(q.matched[i]) >= cfg.GuardDepth*float64(q.req.Tokens) {
+			if alike++; q.view.Rand.IntN(alike) == 0 {
+				pos = i
+			}
+		}
+	}
+	return pos, alike > 0 && float64(alike) >= cfg.GuardShare*n
+}
+
+// session keeps a session at its rendezvous replica while that costs no more
+// than the configured slack.
+func (q *query) session(b *best) (int, bool) {
+	slack := q.cfg.TTFT.SessionSlack
+	if slack == 0 || q.req.Session == 0 {
+		return 0, false
+	}
+	home := q.home(mix(q.req.Session), -1)
+	s := q.prefill[home]
+	n := q.waiting[home] * q.cfg.TTFT.WaitWeight
+	return home, (q.base[home]+s+n*s)/q.weight(home) <= b.score+slack
+}
+
+// stale reports whether the view is too old to compare the whole fleet by.
+func (q *query) stale() bool {
+	bound := q.cfg.TTFT.StaleMs
+	return bound > 0 && (q.view.AgeMs > bound || q.view.IndexAgeMs > bound)
+}
+
+// fallback compares only replicas that do not depend on a fresh view: the
+// request's two rendezvous replicas and the best known holder. A request's
+// turns keep meeting there.
+func (q *query) fallback() int {
+	key, ok := q.req.affinityKey()
+	if !ok {
+		key = q.view.Rand.Uint64()
+	}
+	first := q.home(key, -1)
+	second := q.home(key, first)
+	deepest := first
+	for _, i := range q.live {
+		if q.deep(i) > q.deep(deepest) {
+			deepest = i
+		}
+	}
+	q.live = append(q.live[:0], first)
+	for _, i := range [...]int{second, deepest} {
+		if i >= 0 && i != first && (len(q.live) < 2 || q.live[1] != i) {
+			q.live = append(q.live, i)
+		}
+	}
+	q.match()
+	q.weigh()
+	b := best{q: q, pos: -1}
+	q.score(&b)
+	return b.pos
+}
+
+// home is the rendezvous replica of key among the live ones, except one; -1
+// if there is no other.
+func (q *query) home(key uint64, except int) int {
+	b := best{q: q, pos: -1, quiet: true}
+	for _, i := range q.live {
+		if i != except {
+			b.offer(i, rendezvous(key, q.cands[i].ID, q.weight(i)))
+		}
+	}
+	return b.pos
+}
