@@ -1,0 +1,187 @@
+package gossip
+
+import "github.com/banyan-llm/banyan/crdt"
+
+// conn is one connection. Its peer is known once its hello came.
+type conn struct {
+	id       Conn
+	class    Class
+	dialed   bool
+	expect   crdt.PeerID
+	openedAt int64
+
+	peer    *peer // nil before the hello
+	knownAt int64
+	remote  uint64 // the remote peer's name for this connection, for acks
+	version uint8  // agreed
+
+	// Sending. Numbers start at 1 and have no gaps.
+	sent     uint64
+	unacked  int // bytes in inflight
+	burst    int // bytes since Writable or ack
+	piece    int // bytes of inflight that are snapshots
+	inflight []sentFrame
+	movedAt  int64 // when an ack last came, or inflight became non-empty
+
+	// Receiving.
+	got     uint64 // Invariant I3: number of the last frame applied, not merely received
+	acked   uint64 // last got told to the sender
+	pending int    // bytes since then
+	ackDue  int64  // 0 none
+	heardAt int64
+	clock   int64 // sender's clock in its latest frame
+	offset  offset
+	partial partial
+}
+
+// sentFrame remembers what an unacknowledged frame held, not its bytes.
+type sentFrame struct {
+	number   uint64
+	bytes    int
+	kind     kind
+	stream   crdt.StreamID
+	epoch    uint64
+	slots    spans
+	lost     spans
+	since    int64
+	snapshot bool
+}
+
+// connected opens the conversation: hello first, on every connection, both
+// ways.
+func (c *Core) connected(ev Connected) {
+	if c.conns[ev.Conn] != nil || ev.Class >= Classes {
+		return
+	}
+	cn := &conn{
+		id: ev.Conn, class: ev.Class, dialed: ev.Dialed, expect: ev.Expect,
+		openedAt: c.now, heardAt: c.now, version: c.cfg.MaxVersion,
+	}
+	c.conns[ev.Conn] = cn
+	c.links = append(c.links, cn)
+	c.send(cn, kindHello, c.helloBody(cn), sentFrame{})
+	c.wake(c.now + helloMs)
+}
+
+// disconnected forgets a connection that the shell says is gone.
+func (c *Core) disconnected(id Conn) {
+	if cn := c.conns[id]; cn != nil {
+		c.drop(cn)
+	}
+}
+
+// hangup closes a connection from this side.
+func (c *Core) hangup(cn *conn, reason string) {
+	c.emit(Hangup{Conn: cn.id, Reason: reason})
+	c.drop(cn)
+}
+
+// drop forgets a connection: what was in flight is owed again.
+func (c *Core) drop(cn *conn) {
+	delete(c.conns, cn.id)
+	for i, x := range c.links {
+		if x == cn {
+			c.links = append(c.links[:i], c.links[i+1:]...)
+			break
+		}
+	}
+	p := cn.peer
+	if p == nil || p.conns[cn.class] != cn {
+		return
+	}
+	p.conns[cn.class] = nil
+	p.reachedAt = c.now
+	c.unsend(p, cn)
+	if p.dead {
+		return
+	}
+	if !p.member && p.conns == [Classes]*conn{} {
+		c.forget(p) // only its hello vouched for it
+		return
+	}
+	c.planDial(p, cn.class)
+}
+
+// unsend takes back what was under way on a connection of p that ended.
+func (c *Core) unsend(p *peer, cn *conn) {
+	if cn.class == Bulk {
+		c.stopSending(p)
+		c.reowe(p, cn)
+	} else {
+		p.needFull = true
+		p.asks = nil
+	}
+	c.dropDonor(p)
+}
+
+// planDial sets when to dial a peer next: the smaller id at once, then with
+// growing waits; the other later.
+func (c *Core) planDial(p *peer, class Class) {
+	if !p.member {
+		p.dialAt[class] = 0
+		return
+	}
+	wait := int64(0)
+	if !c.cfg.Self.Less(p.id) {
+		wait = dialLaterMs
+	}
+	if n := p.tries[class]; n > 0 {
+		wait = max(wait, c.jitter(min(int64(dialMs)<<min(n, 8), maxDialMs)))
+	}
+	p.dialAt[class] = c.now + max(wait, 1)
+	c.wake(p.dialAt[class])
+}
+
+// dials asks for the connections that are due and not under way.
+func (c *Core) dials() {
+	for _, p := range c.order {
+		for i, at := range p.dialAt {
+			class := Class(i)
+			if at == 0 || p.conns[class] != nil {
+				continue
+			}
+			if at <= c.now {
+				if !c.dialing(p, class) {
+					c.emit(Dial{Peer: p.id, Class: class})
+				}
+				p.tries[class]++
+				c.planDial(p, class)
+			}
+			c.wake(p.dialAt[class])
+		}
+	}
+}
+
+// dialing reports whether a connection that may become p's waits for its hello.
+func (c *Core) dialing(p *peer, class Class) bool {
+	for _, cn := range c.links {
+		if cn.peer == nil && cn.class == class && cn.expect == p.id {
+			return true
+		}
+	}
+	return false
+}
+
+// attach makes cn the connection of its class to p. Of two, one goes: of two
+// dialed by one side, and of one that stood a while, the older; of two dialed
+// at the same moment by both, the larger id's. Both sides decide alike.
+func (c *Core) attach(cn *conn, p *peer) bool {
+	old := p.conns[cn.class]
+	if old != nil {
+		same := old.dialed == cn.dialed
+		smaller := cn.dialed == c.cfg.Self.Less(p.id) // the smaller id dialed cn
+		if !same && c.now-old.knownAt < settleMs && !smaller {
+			c.hangup(cn, "duplicate connection")
+			return false
+		}
+	}
+	cn.peer, cn.knownAt = p, c.now
+	p.conns[cn.class] = cn
+	if old != nil {
+		c.hangup(old, "duplicate connection")
+		c.unsend(p, old)
+	}
+	p.tries[cn.class], p.dialAt[cn.class] = 0, 0
+	p.reachedAt = c.now
+	return true
+}

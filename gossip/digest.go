@@ -1,0 +1,245 @@
+package gossip
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// Flags of a digest frame. A digest is one or more frames; the tables ride on
+// the last.
+const (
+	digestReply = 1 << iota // the sender wants ours
+	digestLast
+)
+
+const (
+	digestsPerFrame = 1024
+	loadsPerDigest  = 1 << 16
+)
+
+// digestRound starts an exchange with a random peer.
+func (c *Core) digestRound() {
+	c.digestDue = c.now + c.jitter(digestMs)
+	c.wake(c.digestDue)
+	var up []*peer
+	for _, p := range c.order {
+		if c.fastRoom(p.conns[Fast]) {
+			up = append(up, p)
+		}
+	}
+	if len(up) > 0 {
+		c.stats.Rounds++
+		c.sendDigest(up[c.cfg.Rand.IntN(len(up))], true)
+	}
+}
+
+// sendDigest sends the contexts and sums of all streams and the small tables.
+func (c *Core) sendDigest(p *peer, reply bool) {
+	fast := p.conns[Fast]
+	if !c.fastRoom(fast) {
+		return
+	}
+	ids := c.state.Streams(nil)
+	for {
+		page := ids[:min(len(ids), digestsPerFrame)]
+		ids = ids[len(page):]
+		flags := byte(0)
+		if reply {
+			flags |= digestReply
+		}
+		if len(ids) == 0 {
+			flags |= digestLast
+		}
+		b := c.digestPage(flags, page)
+		if len(ids) == 0 {
+			b = c.appendTables(b)
+		}
+		c.send(fast, kindDigest, b, sentFrame{})
+		if len(ids) == 0 {
+			return
+		}
+	}
+}
+
+func (c *Core) digestPage(flags byte, ids []crdt.StreamID) []byte {
+	b := putU32(append(c.newBody(128*len(ids)), flags), uint32(len(ids)))
+	for _, id := range ids {
+		d := c.digestOf(id)
+		b = appendDigest(putString(b, string(id)), &d)
+	}
+	return b
+}
+
+// appendTables appends loads, scrapes, vitals, intents and prediction sums.
+func (c *Core) appendTables(b []byte) []byte {
+	all := c.state.AllLoads(nil)
+	slices.SortFunc(all, func(a, b crdt.PeerLoads) int { return slices.Compare(a.Peer[:], b.Peer[:]) })
+	b = putU32(b, uint32(len(all)))
+	for _, l := range all {
+		b = append(b, l.Peer[:]...)
+		b = appendLoads(b, l.Loads[:min(len(l.Loads), loadsPerDigest)])
+	}
+	b = appendScrapes(b, c.state.Scrapes())
+	b = appendVitals(b, c.state.Vitals())
+	b = appendIntents(b, c.state.Intents())
+	return appendSums(b, c.closedSums())
+}
+
+// digestFrame compares every stream, joins the tables, and answers if asked.
+func (c *Core) digestFrame(cn *conn, r *reader) error {
+	p, flags := cn.peer, r.u8()
+	if !p.inDigest {
+		p.inDigest, p.digestAt = true, c.now
+	}
+	for range r.count(4) {
+		id := r.stream()
+		d, err := readDigest(r)
+		if err != nil {
+			return fmt.Errorf("digest: %w", err)
+		}
+		c.compare(p, id, &d)
+	}
+	if r.err != nil || flags&digestLast == 0 {
+		return r.err
+	}
+	if err := c.joinTables(p, r); err != nil {
+		return err
+	}
+	p.inDigest, p.digested = false, true
+	c.staleDonor(p)
+	if flags&digestReply != 0 {
+		c.sendDigest(p, false)
+	}
+	c.wake(c.now)
+	return nil
+}
+
+// staleDonor takes p off the pulls of streams that its digest left out.
+func (c *Core) staleDonor(p *peer) {
+	for _, pl := range c.pullOrder {
+		if i := pl.donorIndex(p); i >= 0 && pl.donors[i].at < p.digestAt && pl.asked != p {
+			pl.dropDonor(p)
+			c.again(pl, 0)
+		}
+	}
+}
+
+// compare asks for what p knows more of a stream, and proves the rest equal:
+// equal contexts must have equal sums.
+func (c *Core) compare(p *peer, id crdt.StreamID, theirs *crdt.Digest) {
+	if !c.admits(id) {
+		return
+	}
+	mine := c.digestOf(id)
+	if lacks(&mine.Context, &theirs.Context) {
+		c.need(p, id, donor{ctx: theirs.Context}, mine.Context.Epoch != theirs.Context.Epoch)
+	} else if pl := c.pulls[id]; pl != nil && pl.asked != p && !pl.heal {
+		pl.dropDonor(p)
+	}
+	ours, ok := c.sumAtFloor(id, &mine, theirs)
+	if !ok {
+		return
+	}
+	if ours.Count == theirs.Base.Count && ours.Facts == theirs.Base.Facts {
+		c.converged(p, id)
+		if mine.Context.Floor == theirs.Context.Floor && (ours.Linked != theirs.Base.Linked || ours.KeyXOR != theirs.Base.KeyXOR) {
+			c.stats.KeyMismatches++
+		}
+		return
+	}
+	c.diverged(p, id, ours, theirs)
+}
+
+// sumAtFloor is our sum at the peer's floor, if the bases there must be equal.
+func (c *Core) sumAtFloor(id crdt.StreamID, mine, theirs *crdt.Digest) (crdt.Sum, bool) {
+	f := theirs.Context.Floor
+	switch {
+	case f > mine.Context.Floor || !comparableAt(&mine.Context, &theirs.Context, f):
+		return crdt.Sum{}, false
+	case f == mine.Context.Floor:
+		return mine.Base, true
+	}
+	return c.state.SumAt(id, mine.Context.Epoch, f)
+}
+
+func (c *Core) converged(p *peer, id crdt.StreamID) {
+	if with := c.divergent[id]; with[p.id] {
+		delete(with, p.id)
+		if len(with) == 0 {
+			delete(c.divergent, id)
+		}
+		c.log("info", "stream converged again", "stream", string(id), "peer", p.id)
+	}
+}
+
+// diverged counts, says so, and heals: the smaller (count, XOR) takes a
+// snapshot of the larger.
+func (c *Core) diverged(p *peer, id crdt.StreamID, ours crdt.Sum, theirs *crdt.Digest) {
+	with := c.divergent[id]
+	if with == nil {
+		with = make(map[crdt.PeerID]bool)
+		c.divergent[id] = with
+	}
+	if !with[p.id] {
+		with[p.id] = true
+		c.stats.Divergences++
+		c.log("error", "streams diverged", "stream", string(id), "peer", p.id, "floor", theirs.Context.Floor,
+			"count", ours.Count, "theirs", theirs.Base.Count)
+	}
+	if ours.Count > theirs.Base.Count || ours.Count == theirs.Base.Count && ours.Facts > theirs.Base.Facts {
+		return
+	}
+	pl := c.need(p, id, donor{ctx: theirs.Context}, true)
+	if pl.asked == nil {
+		pl.whole, pl.heal = true, true
+	}
+}
+
+// clearDivergence forgets a peer that is gone.
+func (c *Core) clearDivergence(id crdt.PeerID) {
+	for stream, with := range c.divergent {
+		delete(with, id)
+		if len(with) == 0 {
+			delete(c.divergent, stream)
+		}
+	}
+}
+
+// joinTables joins what rides on the last frame of a digest.
+func (c *Core) joinTables(p *peer, r *reader) error {
+	for range r.count(16) {
+		id := r.peer()
+		loads, err := readLoads(r)
+		if err != nil {
+			return fmt.Errorf("digest: loads: %w", err)
+		}
+		// Invariant I8: only peers that are alive here have registers here, so
+		// that a relayed table cannot bring a dead peer's load back.
+		if id == p.id || c.peers[id] != nil {
+			c.state.JoinLoads(id, loads)
+		}
+	}
+	scrapes, err := readScrapes(r)
+	if err != nil {
+		return fmt.Errorf("digest: scrapes: %w", err)
+	}
+	vitals, err := readVitals(r)
+	if err != nil {
+		return fmt.Errorf("digest: vitals: %w", err)
+	}
+	intents, err := readIntents(r)
+	if err != nil {
+		return fmt.Errorf("digest: intents: %w", err)
+	}
+	sums, err := readSums(r)
+	if err != nil {
+		return fmt.Errorf("digest: sums: %w", err)
+	}
+	c.state.JoinScrapes(scrapes)
+	c.state.JoinVitals(vitals)
+	c.joinIntents(p, intents)
+	c.comparePredictions(p, sums)
+	return r.err
+}

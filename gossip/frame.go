@@ -1,0 +1,122 @@
+package gossip
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// kind is what a frame carries. Numbers are part of the wire format.
+type kind uint8
+
+const (
+	kindHello kind = iota + 1
+	kindLoad
+	kindSlots
+	kindAck
+	kindDigest
+	kindWant
+	kindSnapshot
+	kindPredict
+	kindIntent
+	kindSession  // reserved: session bindings
+	kindFragment // one piece of a frame that is too long for one
+	kinds
+)
+
+// kindNames are the closed list of the frame label in metrics.
+var kindNames = [kinds]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment"}
+
+// String is the frame name of the protocol.
+func (k kind) String() string {
+	if k >= kinds {
+		k = 0
+	}
+	return kindNames[k]
+}
+
+// frame is a decoded envelope: the msgpack array [version, kind, number,
+// payload]. Receivers ignore further elements, so that a later version may
+// add some.
+type frame struct {
+	version uint64
+	kind    kind
+	number  uint64 // per connection and direction, from 1, without gaps
+	payload []byte // aliases the received bytes
+}
+
+const (
+	envelopeBytes   = 1 + 2 + 1 + 9 + 5 // at most, without the payload
+	maxArrayHead    = 0x0f
+	maxEnvelopeKind = 0x7f
+)
+
+var errEnvelope = errors.New("not an envelope")
+
+// encodeFrame puts a payload of at most 4 GiB into its envelope.
+func encodeFrame(version uint8, k kind, number uint64, payload []byte) []byte {
+	b := make([]byte, 0, envelopeBytes+len(payload))
+	b = append(b, 0x94, 0xcc, version, byte(k), 0xcf)
+	b = binary.BigEndian.AppendUint64(b, number)
+	b = append(b, 0xc6)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	return append(b, payload...)
+}
+
+// decodeFrame checks and decodes one envelope; kinds this peer does not know
+// come back as they are. It never panics and allocates nothing.
+func decodeFrame(b []byte) (frame, error) {
+	if err := scan(b); err != nil {
+		return frame{}, err
+	}
+	if b[0]&0xf0 != 0x90 || b[0]&maxArrayHead < 4 {
+		return frame{}, errEnvelope
+	}
+	var f frame
+	var k uint64
+	var ok [4]bool
+	b = b[1:]
+	f.version, b, ok[0] = uintOf(b)
+	k, b, ok[1] = uintOf(b)
+	f.number, b, ok[2] = uintOf(b)
+	f.payload, ok[3] = binOf(b)
+	if ok != [4]bool{true, true, true, true} {
+		return frame{}, errEnvelope
+	}
+	if k == 0 || k > maxEnvelopeKind {
+		return frame{}, fmt.Errorf("%w: kind %d", errEnvelope, k)
+	}
+	f.kind = kind(k)
+	return f, nil
+}
+
+// uintOf reads one unsigned integer of a value that scan accepted.
+func uintOf(b []byte) (n uint64, rest []byte, ok bool) {
+	if len(b) == 0 {
+		return 0, nil, false
+	}
+	if b[0] <= 0x7f {
+		return uint64(b[0]), b[1:], true
+	}
+	if b[0] < 0xcc || b[0] > 0xcf {
+		return 0, nil, false
+	}
+	width := 1 << (b[0] - 0xcc)
+	for _, x := range b[1 : 1+width] {
+		n = n<<8 | uint64(x)
+	}
+	return n, b[1+width:], true
+}
+
+// binOf reads one byte string of a value that scan accepted.
+func binOf(b []byte) ([]byte, bool) {
+	if len(b) == 0 || b[0] < 0xc4 || b[0] > 0xc6 {
+		return nil, false
+	}
+	width := 1 << (b[0] - 0xc4)
+	n := 0
+	for _, x := range b[1 : 1+width] {
+		n = n<<8 | int(x)
+	}
+	return b[1+width : 1+width+n], true
+}

@@ -1,0 +1,131 @@
+package gossip
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// hello is the first frame of every connection, both ways.
+type hello struct {
+	class       Class
+	min, max    uint8
+	peer        crdt.PeerID
+	fingerprint uint64
+	link        uint64 // the sender's name for this connection
+	label, name string
+}
+
+// refusal is a cause for not talking to a peer.
+type refusal struct {
+	peer   crdt.PeerID
+	reason string
+}
+
+func (c *Core) helloBody(cn *conn) []byte {
+	b := c.newBody(64 + len(c.cfg.Label) + len(c.cfg.Name))
+	b = append(b, byte(cn.class), c.cfg.MinVersion, c.cfg.MaxVersion)
+	b = append(b, c.cfg.Self[:]...)
+	b = binary.LittleEndian.AppendUint64(b, c.cfg.Fingerprint)
+	b = binary.LittleEndian.AppendUint64(b, uint64(cn.id))
+	b = putString(b, c.cfg.Label)
+	return putString(b, c.cfg.Name)
+}
+
+func decodeHello(r *reader) (h hello, err error) {
+	h.class, h.min, h.max = Class(r.u8()), r.u8(), r.u8()
+	h.peer, h.fingerprint, h.link = r.peer(), r.u64(), r.u64()
+	h.label, h.name = r.str(), r.str()
+	switch {
+	case r.err != nil:
+	case h.class >= Classes, h.min > h.max, len(h.label) > maxNameBytes, len(h.name) > maxNameBytes:
+		r.fail(errors.New("hello out of range"))
+	}
+	return h, r.err
+}
+
+// hello decides whether to talk to whoever is at the other end.
+func (c *Core) hello(cn *conn, r *reader) error {
+	h, err := decodeHello(r)
+	if err != nil {
+		return err
+	}
+	if cn.peer != nil {
+		return errors.New("second hello")
+	}
+	if reason := c.objection(h); reason != "" {
+		c.refuse(cn, h.peer, reason)
+		return nil
+	}
+	switch {
+	case h.peer == c.cfg.Self:
+		c.hangup(cn, "connected to itself")
+		return nil
+	case h.class != cn.class:
+		return errors.New("hello of another class")
+	case cn.dialed && cn.expect != crdt.PeerID{} && cn.expect != h.peer:
+		c.hangup(cn, "another peer answered")
+		return nil
+	case c.gone[h.peer] != 0:
+		c.hangup(cn, "member down")
+		return nil
+	}
+	p := c.peerFor(h.peer)
+	if p == nil {
+		c.hangup(cn, "too many peers")
+		return nil
+	}
+	cn.remote, cn.version = h.link, min(c.cfg.MaxVersion, h.max)
+	if p.name == "" {
+		p.name = h.name
+	}
+	if c.attach(cn, p) {
+		c.greeted(cn, p)
+	}
+	return nil
+}
+
+// objection names the reason to refuse a hello, if any.
+func (c *Core) objection(h hello) string {
+	switch {
+	case h.label != c.cfg.Label:
+		return "another cluster label"
+	case h.fingerprint != c.cfg.Fingerprint:
+		return "another fingerprint of hash, grid and secret"
+	case h.min > c.cfg.MaxVersion || h.max < c.cfg.MinVersion:
+		return "no common protocol version"
+	}
+	return ""
+}
+
+// refuse hangs up and says so, once per peer and cause.
+func (c *Core) refuse(cn *conn, id crdt.PeerID, reason string) {
+	c.stats.Refused[reason]++
+	k := refusal{peer: id, reason: reason}
+	if !c.refused[k] && len(c.refused) < c.lim.Peers {
+		c.refused[k] = true
+		c.emit(Refused{Peer: id, Conn: cn.id, Reason: reason})
+	}
+	c.hangup(cn, reason)
+	if p := c.peers[id]; p != nil {
+		for class := range p.dialAt {
+			if p.dialAt[class] != 0 {
+				p.dialAt[class] = c.now + refusedMs
+			}
+		}
+	}
+}
+
+// greeted starts the exchange on a connection whose peer is known: the whole
+// load table, operator intent and a digest on the fast one; what is owed on
+// the bulk one.
+func (c *Core) greeted(cn *conn, p *peer) {
+	if cn.class == Fast {
+		c.sendFullLoads(p)
+		c.sendIntents(p, c.state.Intents())
+		c.sendDigest(p, false)
+	}
+	c.pump(p)
+	c.wake(c.now)
+}

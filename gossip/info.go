@@ -1,0 +1,134 @@
+package gossip
+
+import (
+	"maps"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// PeerInfo is what a Core knows of one peer.
+type PeerInfo struct {
+	ID          crdt.PeerID
+	Name        string
+	Member      bool // membership sees it alive
+	Ready       bool // by its own word
+	Draining    bool
+	Connected   [Classes]bool
+	Version     uint8 // protocol version agreed on; 0 not connected
+	Digested    bool  // its first whole digest came
+	ViewAge     int64 // ms: how old what we know of it is
+	ClockOffset int64 // ms its clock is behind ours, shortest way included
+	Unacked     int   // bytes sent and not acknowledged, both connections
+	AckAge      int64 // ms: the oldest slot it has not acknowledged, since receipt; 0 none
+	Owed        int   // streams of which it is still to be sent slots
+	In, Out     map[string]Traffic
+}
+
+// Peers lists all known peers by id.
+func (c *Core) Peers() []PeerInfo {
+	out := make([]PeerInfo, 0, len(c.order))
+	for _, p := range c.order {
+		out = append(out, c.info(p))
+	}
+	return out
+}
+
+func (c *Core) info(p *peer) PeerInfo {
+	i := PeerInfo{
+		ID: p.id, Name: p.name, Member: p.member, Ready: p.ready, Draining: p.draining,
+		Digested: p.digested, ViewAge: c.viewAge(p), AckAge: c.ackAge(p), Owed: len(p.owed),
+		In: traffic(&p.in), Out: traffic(&p.out),
+	}
+	for class, cn := range p.conns {
+		if cn == nil {
+			continue
+		}
+		i.Connected[class], i.Version = true, cn.version
+		i.Unacked += cn.unacked
+	}
+	if fast := p.conns[Fast]; fast != nil {
+		i.ClockOffset = fast.offset.min()
+	}
+	return i
+}
+
+// ackAge is the age of the oldest slot that p has not acknowledged.
+func (c *Core) ackAge(p *peer) (age int64) {
+	for _, o := range p.owed {
+		if !o.empty() {
+			age = max(age, c.now-o.since)
+		}
+	}
+	if bulk := p.conns[Bulk]; bulk != nil {
+		for i := range bulk.inflight {
+			if f := &bulk.inflight[i]; f.stream != "" {
+				age = max(age, c.now-f.since)
+			}
+		}
+	}
+	return age
+}
+
+// traffic names the non-zero counters.
+func traffic(t *[kinds]Traffic) map[string]Traffic {
+	m := make(map[string]Traffic)
+	for k, n := range t {
+		if n.Frames > 0 {
+			m[kind(k).String()] = n
+		}
+	}
+	return m
+}
+
+// Stats are counters since the start, and a few gauges.
+type Stats struct {
+	Divergent   int // gauge: streams whose sum differs from some peer's at equal context
+	Pulls       int // gauge: streams being repaired
+	StagedBytes int // gauge: snapshots being received
+
+	Divergences       uint64
+	KeyMismatches     uint64            // equal facts with unequal keys, seen in digests
+	Snapshots         map[string]uint64 // joined, by reason: join, gap, divergence, behind
+	SnapshotsSent     uint64
+	Wants             uint64            // sent
+	Answered          uint64            // wants answered
+	Missing           uint64            // rounds that found a hole nobody can fill
+	Pushed            uint64            // runs of own slots sent, per peer
+	Applied           uint64            // slots from peers that were new
+	Known             uint64            // slots from peers that were not
+	Conflicts         uint64            // slots of one name with two contents
+	Repaired          uint64            // slots sent in answer to wants
+	Relayed           uint64            // intents passed on
+	Rounds            uint64            // digest rounds begun
+	FuturePredictions uint64            // rejected: more than 2 s ahead
+	PredictionRepairs uint64            // buckets sent again
+	JoinsBounded      uint64            // cold joins ended by the bound
+	Skipped           uint64            // frames of unknown kinds
+	Rejected          map[string]uint64 // frames no correct peer sends, by cause
+	Refused           map[string]uint64 // hellos, by cause
+	Dropped           map[string]uint64 // work given up at a bound, by what
+	Sent, Received    [kinds]Traffic
+}
+
+// SnapshotReasons is the closed list of Stats.Snapshots.
+func SnapshotReasons() []string { return []string{"join", "gap", "divergence", "behind"} }
+
+func newStats() Stats {
+	s := Stats{
+		Snapshots: make(map[string]uint64), Rejected: make(map[string]uint64),
+		Refused: make(map[string]uint64), Dropped: make(map[string]uint64),
+	}
+	for _, r := range SnapshotReasons() {
+		s.Snapshots[r] = 0
+	}
+	return s
+}
+
+// Stats returns a copy of the counters.
+func (c *Core) Stats() Stats {
+	s := c.stats
+	s.Divergent, s.Pulls, s.StagedBytes = len(c.divergent), len(c.pulls), c.staged
+	s.Snapshots, s.Rejected = maps.Clone(s.Snapshots), maps.Clone(s.Rejected)
+	s.Refused, s.Dropped = maps.Clone(s.Refused), maps.Clone(s.Dropped)
+	return s
+}

@@ -1,0 +1,76 @@
+package gossip
+
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// known is the set of slots whose content context c stands for.
+func known(c *crdt.Context) spans {
+	var s spans
+	if from := max(c.Anchor, 1); c.Floor >= from {
+		s = spans{{From: from, To: c.Floor}}.minus(c.Voids)
+	}
+	return s.clone().union(c.Above)
+}
+
+// settled is known and what is declared lost.
+func settled(c *crdt.Context) spans {
+	return known(c).union(c.Voids).union(c.Lost)
+}
+
+// lacks reports whether the owner of context mine could learn something from
+// the owner of theirs. It is the only question the pull side asks.
+func lacks(mine, theirs *crdt.Context) bool {
+	switch {
+	case theirs.Epoch != mine.Epoch:
+		return theirs.Epoch > mine.Epoch
+	case theirs.Epoch == 0:
+		return false
+	case theirs.Anchor < mine.Anchor:
+		return true
+	case sameSpans(mine, theirs) && theirs.Floor <= mine.Floor:
+		return false
+	}
+	if !known(theirs).within(known(mine)) {
+		return true
+	}
+	return !spans(theirs.Lost).clone().union(theirs.Voids).within(settled(mine))
+}
+
+// sameSpans reports whether two contexts differ in their floor at most.
+func sameSpans(a, b *crdt.Context) bool {
+	return a.Anchor == b.Anchor && slices.Equal(a.Voids, b.Voids) &&
+		slices.Equal(a.Above, b.Above) && slices.Equal(a.Lost, b.Lost)
+}
+
+// holes is what context c misses below its highest known slot.
+func holes(c *crdt.Context) spans {
+	if len(c.Above) == 0 {
+		return nil
+	}
+	top := c.Above[len(c.Above)-1].To
+	return spans{{From: c.Floor + 1, To: top}}.minus(spans(c.Above).clone().union(c.Lost))
+}
+
+// comparable reports whether the bases of two contexts describe the same slots
+// up to floor f, so that their sums there must be equal.
+func comparableAt(a, b *crdt.Context, f uint64) bool {
+	if a.Epoch != b.Epoch || a.Epoch == 0 || a.Anchor != b.Anchor {
+		return false
+	}
+	return slices.Equal(voidsTo(a, f), voidsTo(b, f))
+}
+
+// voidsTo is the voids of c up to f.
+func voidsTo(c *crdt.Context, f uint64) spans {
+	var out spans
+	for _, v := range c.Voids {
+		if v.From > f {
+			break
+		}
+		out = append(out, crdt.Span{From: v.From, To: min(v.To, f)})
+	}
+	return out
+}

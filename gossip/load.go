@@ -1,0 +1,79 @@
+package gossip
+
+import "fmt"
+
+const loadsPerFrame = 4096
+
+// loadChanged plans a load frame: a dispatch goes at once unless one went
+// within the last ms, anything else within 10 ms.
+func (c *Core) loadChanged(urgent bool) {
+	due := c.now + dirtyMs
+	if urgent {
+		due = max(c.now, c.loadSent+urgentMs)
+	}
+	if c.loadDue == 0 || due < c.loadDue {
+		c.loadDue = due
+	}
+	if c.loadDue <= c.now {
+		c.flushLoads()
+		return
+	}
+	c.wake(c.loadDue)
+}
+
+// flushLoads sends what is dirty to all; without anything it is the heartbeat.
+func (c *Core) flushLoads() {
+	c.loadDue, c.loadSent = 0, c.now
+	c.heartbeatDue = c.now + heartbeatMs
+	c.wake(c.heartbeatDue)
+	loads := c.state.OwnLoads(nil, true)
+	for first := true; first || len(loads) > 0; first = false {
+		n := min(len(loads), loadsPerFrame)
+		body := appendLoads(append(c.newBody(64*n), 0), loads[:n])
+		for _, p := range c.order {
+			c.sendLoads(p, body)
+		}
+		loads = loads[n:]
+	}
+}
+
+// sendLoads sends a load frame unless the peer does not keep up; then the
+// whole table follows once it does.
+func (c *Core) sendLoads(p *peer, body []byte) {
+	fast := p.conns[Fast]
+	switch {
+	case fast == nil:
+	case !c.fastRoom(fast):
+		p.needFull = true
+	case p.needFull:
+		c.sendFullLoads(p)
+	default:
+		c.send(fast, kindLoad, body, sentFrame{})
+	}
+}
+
+// sendFullLoads sends all own registers, absolute.
+func (c *Core) sendFullLoads(p *peer) {
+	fast := p.conns[Fast]
+	if fast == nil {
+		return
+	}
+	p.needFull = false
+	loads := c.state.OwnLoads(nil, false)
+	for first := true; first || len(loads) > 0; first = false {
+		n := min(len(loads), loadsPerFrame)
+		c.send(fast, kindLoad, appendLoads(append(c.newBody(64*n), 1), loads[:n]), sentFrame{})
+		loads = loads[n:]
+	}
+}
+
+// loadFrame joins a peer's own registers; an empty frame says it is alive.
+func (c *Core) loadFrame(cn *conn, r *reader) error {
+	r.u8() // flags: 1 means the whole table; absolute values need no difference
+	loads, err := readLoads(r)
+	if err != nil {
+		return fmt.Errorf("loads: %w", err)
+	}
+	c.state.JoinLoads(cn.peer.id, loads)
+	return nil
+}

@@ -1,0 +1,143 @@
+package gossip
+
+import "github.com/banyan-llm/banyan/crdt"
+
+// peer is what a Core remembers of another peer: cursors, never queues of
+// frames (I6).
+type peer struct {
+	id       crdt.PeerID
+	name     string
+	member   bool // membership sees it alive; false while only its hello vouches for it
+	ready    bool
+	draining bool
+	dead     bool // no longer in Core.peers; what still points here drops it
+
+	conns  [Classes]*conn
+	dialAt [Classes]int64 // when the next Dial is due, 0 never
+	tries  [Classes]int   // dials since the last success
+
+	owed    map[crdt.StreamID]*owed // what this peer is still to be sent
+	queue   []crdt.StreamID         // streams of owed, in order of turning up
+	asks    []ask                   // wants waiting to be answered
+	sending []*transfer             // snapshots on their way to this peer
+	wants   int                     // our wants outstanding there
+
+	digested  bool // its first whole digest came
+	inDigest  bool // a digest of several frames is coming
+	digestAt  int64
+	reachedAt int64 // when both connections last stood or membership brought it up
+	needFull  bool  // load frames were left out: the whole table must follow
+
+	in, out [kinds]Traffic
+}
+
+// owed names the slots of one stream that one peer is to be sent by this peer,
+// and why nothing else is: Invariant I4: only slots this peer ingested as an
+// owner ever enter it.
+type owed struct {
+	epoch uint64
+	slots spans
+	lost  spans
+	since int64 // receipt of the oldest, ms
+}
+
+func (o *owed) empty() bool { return len(o.slots) == 0 && len(o.lost) == 0 }
+
+// Traffic counts frames and their bytes.
+type Traffic struct{ Frames, Bytes uint64 }
+
+// peerFor returns the record of a peer, made if need be; nil if there is no
+// room for one more.
+func (c *Core) peerFor(id crdt.PeerID) *peer {
+	if p := c.peers[id]; p != nil {
+		return p
+	}
+	if len(c.peers) >= c.lim.Peers {
+		c.stats.Dropped["peers"]++
+		return nil
+	}
+	p := &peer{id: id, owed: make(map[crdt.StreamID]*owed), reachedAt: c.now, needFull: true}
+	c.insertPeer(p)
+	return p
+}
+
+// both reports whether both connections stand.
+func (p *peer) both() bool { return p.conns[Fast] != nil && p.conns[Bulk] != nil }
+
+// memberUp starts or refreshes a peer. The smaller id dials; the other dials
+// too if no connection came within dialLaterMs.
+func (c *Core) memberUp(ev MemberUp) {
+	if ev.Peer == c.cfg.Self {
+		return
+	}
+	delete(c.gone, ev.Peer)
+	p := c.peerFor(ev.Peer)
+	if p == nil {
+		return
+	}
+	p.name, p.ready, p.draining = ev.Name, ev.Ready, ev.Draining
+	if p.member {
+		return
+	}
+	p.member, p.reachedAt = true, c.now
+	for class := range p.conns {
+		if p.conns[class] == nil {
+			c.planDial(p, Class(class))
+		}
+	}
+}
+
+// memberDown forgets a peer: its load leaves exactly, its cursors go.
+func (c *Core) memberDown(ev MemberDown) {
+	if ev.Peer == c.cfg.Self {
+		return
+	}
+	c.markGone(ev.Peer)
+	p := c.peers[ev.Peer]
+	if p == nil {
+		c.state.DropLoads(ev.Peer)
+		return
+	}
+	p.member = false
+	for _, cn := range p.conns {
+		if cn != nil {
+			c.hangup(cn, "member down")
+		}
+	}
+	c.forget(p)
+}
+
+// markGone remembers that membership declared a peer down, so that a late
+// connection does not bring it back.
+func (c *Core) markGone(id crdt.PeerID) {
+	if len(c.gone) >= c.lim.Peers {
+		for old, at := range c.gone {
+			if c.now-at > goneMs {
+				delete(c.gone, old)
+			}
+		}
+	}
+	if len(c.gone) < 4*c.lim.Peers {
+		c.gone[id] = c.now
+	}
+}
+
+// forget drops a peer's record.
+func (c *Core) forget(p *peer) {
+	if p.dead {
+		return
+	}
+	p.dead = true
+	delete(c.peers, p.id)
+	for i, q := range c.order {
+		if q == p {
+			c.order = append(c.order[:i], c.order[i+1:]...)
+			break
+		}
+	}
+	c.state.DropLoads(p.id)
+	c.stopSending(p)
+	c.dropDonor(p)
+	c.clearDivergence(p.id)
+	c.wake(c.now)
+}

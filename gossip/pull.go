@@ -1,0 +1,333 @@
+package gossip
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// pull repairs one stream of which some peer knows more, or which has holes.
+// The side that lacks asks: it alone knows what is on its way already.
+type pull struct {
+	stream crdt.StreamID
+	since  int64 // when the lack was noticed
+	due    int64 // when to look at it again
+	donors []donor
+	tries  int  // wants in a row that brought nothing
+	whole  bool // only a snapshot helps
+	heal   bool // because of a divergence
+
+	asked   *peer // one want at a time
+	askedAt int64
+	patient bool         // the donor said that a snapshot follows
+	before  crdt.Context // own context when asked: did the answer help?
+
+	holes  spans                // what the round over all peers is about
+	denied map[crdt.PeerID]bool // who answered that round without helping
+
+	stage   *stage
+	joining bool
+}
+
+// donor is a peer that knows more of a stream.
+type donor struct {
+	peer  *peer
+	ctx   crdt.Context
+	blind bool  // it knows more, the context is not known
+	at    int64 // when it said so
+}
+
+// maxStages bounds the streams being staged at a time.
+const maxStages = 4
+
+// pullOf returns the pull of a stream, made if need be.
+func (c *Core) pullOf(id crdt.StreamID, wait int64) *pull {
+	if pl := c.pulls[id]; pl != nil {
+		return pl
+	}
+	pl := &pull{stream: id, since: c.now, due: c.now + wait}
+	i, _ := slices.BinarySearchFunc(c.pullOrder, pl, byStream)
+	c.pullOrder = slices.Insert(c.pullOrder, i, pl)
+	c.pulls[id] = pl
+	c.wake(pl.due)
+	return pl
+}
+
+func byStream(a, b *pull) int { return strings.Compare(string(a.stream), string(b.stream)) }
+
+func (c *Core) endPull(pl *pull) {
+	c.unask(pl)
+	c.unstage(pl)
+	delete(c.pulls, pl.stream)
+	if i, ok := slices.BinarySearchFunc(c.pullOrder, pl, byStream); ok {
+		c.pullOrder = slices.Delete(c.pullOrder, i, i+1)
+	}
+}
+
+// need notes that p knows more of a stream.
+func (c *Core) need(p *peer, id crdt.StreamID, d donor, fresh bool) *pull {
+	wait := int64(wantMs)
+	if fresh {
+		wait = 0 // nothing is on its way to a peer that never heard of it
+	}
+	pl := c.pullOf(id, wait)
+	d.peer, d.at = p, c.now
+	if i := pl.donorIndex(p); i >= 0 {
+		pl.donors[i] = d
+	} else {
+		pl.donors = append(pl.donors, d)
+	}
+	return pl
+}
+
+func (pl *pull) donorIndex(p *peer) int {
+	return slices.IndexFunc(pl.donors, func(d donor) bool { return d.peer == p })
+}
+
+func (pl *pull) dropDonor(p *peer) {
+	pl.donors = slices.DeleteFunc(pl.donors, func(d donor) bool { return d.peer == p })
+}
+
+// dropDonor takes a peer whose connection ended out of all pulls.
+func (c *Core) dropDonor(p *peer) {
+	for _, pl := range c.pullOrder {
+		pl.dropDonor(p)
+		if pl.asked == p {
+			c.unask(pl)
+			c.unstage(pl)
+			c.again(pl, 0)
+		}
+	}
+	p.wants = 0
+}
+
+// again looks at a pull after wait ms.
+func (c *Core) again(pl *pull, wait int64) {
+	pl.due = c.now + wait
+	c.wake(pl.due)
+}
+
+// backoff is the wait after tries wants that brought nothing.
+func (pl *pull) backoff() int64 { return min(int64(retryMs)<<min(pl.tries, 10), maxRetryMs) }
+
+func (c *Core) unask(pl *pull) {
+	if pl.asked != nil {
+		pl.asked.wants = max(0, pl.asked.wants-1)
+		pl.asked, pl.patient = nil, false
+	}
+}
+
+// noteHoles starts a pull for the holes of a context.
+func (c *Core) noteHoles(id crdt.StreamID, ctx *crdt.Context) {
+	if len(holes(ctx)) > 0 {
+		c.pullOf(id, wantMs)
+	}
+}
+
+// work moves every pull that is due.
+func (c *Core) work() {
+	for i := 0; i < len(c.pullOrder); {
+		pl := c.pullOrder[i]
+		if pl.due <= c.now {
+			c.workOn(pl)
+		}
+		if c.pulls[pl.stream] == pl {
+			c.wake(max(pl.due, c.now+1))
+			i++
+		}
+	}
+}
+
+// workOn decides the next move of one pull.
+func (c *Core) workOn(pl *pull) {
+	if c.waiting(pl) {
+		return
+	}
+	mine := c.digestOf(pl.stream).Context
+	pl.donors = slices.DeleteFunc(pl.donors, func(d donor) bool {
+		return !d.blind && !pl.heal && !lacks(&mine, &d.ctx)
+	})
+	if len(pl.donors) > 0 {
+		c.askDonor(pl, &mine)
+		return
+	}
+	pl.whole, pl.heal = false, false
+	if h := holes(&mine); len(h) > 0 {
+		c.askRound(pl, &mine, h)
+		return
+	}
+	c.endPull(pl)
+}
+
+// waiting reports whether an answer, a snapshot or its join is still awaited,
+// and gives up what takes too long.
+func (c *Core) waiting(pl *pull) bool {
+	switch {
+	case pl.joining:
+		c.again(pl, stageMs)
+		return true
+	case pl.stage != nil:
+		if left := pl.stage.movedAt + stageMs - c.now; left > 0 {
+			c.again(pl, left)
+			return true
+		}
+		c.stats.Dropped["stage"]++
+	case pl.asked != nil:
+		limit := int64(wantTimeoutMs)
+		if pl.patient {
+			limit = 6 * wantTimeoutMs
+		}
+		if left := pl.askedAt + limit - c.now; left > 0 {
+			c.again(pl, left)
+			return true
+		}
+		c.stats.Dropped["want"]++
+	default:
+		return false
+	}
+	p := pl.asked
+	c.unask(pl)
+	c.unstage(pl)
+	pl.dropDonor(p)
+	if pl.denied != nil {
+		pl.denied[p.id] = true
+	}
+	pl.tries++
+	c.again(pl, pl.backoff())
+	return true
+}
+
+// askDonor asks the least busy donor, so that different streams come from
+// different donors in parallel.
+func (c *Core) askDonor(pl *pull, mine *crdt.Context) {
+	var best *peer
+	ties := 0
+	for _, d := range pl.donors {
+		p := d.peer
+		switch {
+		case !p.both() || p.wants >= c.lim.Wants:
+		case best == nil || p.wants < best.wants:
+			best, ties = p, 1
+		case p.wants == best.wants:
+			if ties++; c.cfg.Rand.IntN(ties) == 0 {
+				best = p
+			}
+		}
+	}
+	if best == nil || pl.whole && c.stages() >= maxStages {
+		c.again(pl, dirtyMs)
+		return
+	}
+	c.ask(pl, best, mine)
+}
+
+func (c *Core) stages() (n int) {
+	for _, pl := range c.pullOrder {
+		if pl.stage != nil || pl.whole && pl.asked != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// askRound asks every live peer in turn for holes that no digest covers; when
+// all of them answered, nobody has the slots.
+func (c *Core) askRound(pl *pull, mine *crdt.Context, h spans) {
+	if pl.denied == nil || !h.within(pl.holes) {
+		pl.denied = make(map[crdt.PeerID]bool)
+	}
+	pl.holes = h
+	wait := false
+	for _, p := range c.order {
+		switch {
+		case pl.denied[p.id]:
+		case p.both() && p.wants < c.lim.Wants:
+			c.ask(pl, p, mine)
+			return
+		case p.both() || p.member && c.now-p.reachedAt < unreachMs:
+			wait = true
+		}
+	}
+	if wait {
+		c.again(pl, wantMs)
+		return
+	}
+	c.emit(Missing{Stream: pl.stream, Spans: h.clone()})
+	c.stats.Missing++
+	pl.denied = nil
+	c.again(pl, missingMs)
+}
+
+// Modes of a want.
+const (
+	wantDelta = iota
+	wantSnapshot
+)
+
+func (c *Core) ask(pl *pull, p *peer, mine *crdt.Context) {
+	mode := byte(wantDelta)
+	if pl.whole {
+		mode = wantSnapshot
+	}
+	pl.asked, pl.askedAt, pl.patient, pl.before = p, c.now, false, *mine
+	p.wants++
+	c.stats.Wants++
+	b := putString(append(c.newBody(96), mode), string(pl.stream))
+	c.send(p.conns[Fast], kindWant, appendContext(b, mine), sentFrame{})
+	c.again(pl, wantTimeoutMs)
+}
+
+// learned follows up a slots frame: holes, forgotten streams, answers.
+func (c *Core) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outcome) {
+	if out.Overflow {
+		c.need(p, id, donor{blind: true}, true).whole = true
+	}
+	if len(out.Holes) > 0 {
+		c.pullOf(id, wantMs)
+	}
+	pl := c.pulls[id]
+	if pl == nil {
+		return
+	}
+	if flags&flagAnswer == 0 || pl.asked != p || pl.stage != nil {
+		if pl.asked == nil && pl.stage == nil && !pl.joining && len(pl.donors) > 0 {
+			pl.due = min(pl.due, c.now+urgentMs) // perhaps it is done
+			c.wake(pl.due)
+		}
+		return
+	}
+	if flags&flagLater != 0 {
+		pl.patient = true
+		return
+	}
+	c.answered(pl, p)
+}
+
+// answered judges a complete answer from the ring.
+func (c *Core) answered(pl *pull, p *peer) {
+	c.unask(pl)
+	mine := c.digestOf(pl.stream).Context
+	if !sameContext(&mine, &pl.before) {
+		pl.tries = 0
+		c.again(pl, 0)
+		return
+	}
+	if pl.denied != nil {
+		pl.denied[p.id] = true
+	}
+	if i := pl.donorIndex(p); i >= 0 {
+		pl.tries++
+		if pl.whole || pl.donors[i].blind {
+			pl.dropDonor(p) // until its next digest
+		}
+		pl.whole = true
+		c.again(pl, pl.backoff())
+		return
+	}
+	c.again(pl, 0)
+}
+
+func sameContext(a, b *crdt.Context) bool {
+	return a.Epoch == b.Epoch && a.Floor == b.Floor && sameSpans(a, b)
+}

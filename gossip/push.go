@@ -1,0 +1,306 @@
+package gossip
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// local is what a Core remembers of a stream besides its state.
+type local struct {
+	epoch     uint64
+	arrived   spans   // slots that an owner sent to all, lately
+	lost      spans   // and losses it declared to all
+	fills     []fill  // slots ingested as second owner, waiting for the first's
+	snapshots []int64 // when snapshots of it were joined, within the last minute
+}
+
+// fill is what the second owner will send if the first does not.
+type fill struct {
+	epoch    uint64
+	slots    spans
+	lost     spans
+	received int64
+}
+
+type fillDue struct {
+	at     int64
+	stream crdt.StreamID
+}
+
+// maxArrived bounds the spans remembered of what owners sent.
+const maxArrived = 64
+
+func (c *Core) localOf(id crdt.StreamID) *local {
+	l := c.streams[id]
+	if l == nil {
+		l = &local{}
+		c.streams[id] = l
+	}
+	return l
+}
+
+// at moves the record to an epoch; false if it is of a later one already.
+func (l *local) at(epoch uint64) bool {
+	if epoch > l.epoch {
+		l.epoch, l.arrived, l.lost = epoch, nil, nil
+	}
+	return epoch == l.epoch
+}
+
+// ingested sends own slots on: the first owner at once, the second what has
+// not come from the first within 50 ms.
+func (c *Core) ingested(ev Ingested) {
+	l := c.localOf(ev.Stream)
+	if !l.at(ev.Epoch) {
+		return
+	}
+	f := fill{epoch: ev.Epoch, slots: slotSpans(ev.Slots), lost: spans(nil).union(ev.Lost), received: ev.ReceivedAt}
+	if f.received <= 0 || f.received > c.now {
+		f.received = c.now
+	}
+	if ev.First {
+		c.owe(ev.Stream, l, f)
+		c.pumpAll()
+	} else {
+		l.fills = append(l.fills, f)
+		c.fills = append(c.fills, fillDue{at: c.now + fillMs, stream: ev.Stream})
+		c.wake(c.now + fillMs)
+	}
+	if d, ok := c.state.Digest(ev.Stream); ok {
+		c.noteHoles(ev.Stream, &d.Context)
+	}
+}
+
+// fillIn owes what the first owner did not send in time.
+func (c *Core) fillIn() {
+	i := 0
+	for ; i < len(c.fills) && c.fills[i].at <= c.now; i++ {
+		l := c.streams[c.fills[i].stream]
+		f := l.fills[0]
+		l.fills = l.fills[1:]
+		if l.epoch == f.epoch {
+			c.owe(c.fills[i].stream, l, f)
+		}
+	}
+	c.fills = c.fills[i:]
+	if i > 0 {
+		c.pumpAll()
+	}
+	if len(c.fills) > 0 {
+		c.wake(c.fills[0].at)
+	}
+}
+
+// owe notes for every peer what it is to be sent, without what some owner has
+// sent to all already.
+func (c *Core) owe(id crdt.StreamID, l *local, f fill) {
+	f.slots, f.lost = f.slots.minus(l.arrived), f.lost.minus(l.lost)
+	if len(f.slots) == 0 && len(f.lost) == 0 {
+		return
+	}
+	for _, p := range c.order {
+		c.oweTo(p, id, f)
+	}
+}
+
+func (c *Core) oweTo(p *peer, id crdt.StreamID, f fill) {
+	o := p.owed[id]
+	switch {
+	case o == nil:
+		o = &owed{epoch: f.epoch, since: f.received}
+		p.owed[id] = o
+		p.queue = append(p.queue, id)
+	case o.epoch > f.epoch:
+		return
+	case o.epoch < f.epoch:
+		*o = owed{epoch: f.epoch, since: f.received}
+	}
+	o.slots, o.lost = o.slots.union(f.slots), o.lost.union(f.lost)
+	o.since = min(o.since, f.received)
+	if len(o.slots) > c.lim.Spans || len(o.lost) > c.lim.Spans {
+		c.stats.Dropped["owed"]++
+		o.slots, o.lost = nil, nil // its next digest shows what it lacks
+	}
+}
+
+// reowe puts back what a broken bulk connection had not got acknowledged.
+func (c *Core) reowe(p *peer, cn *conn) {
+	for i := range cn.inflight {
+		f := &cn.inflight[i]
+		if len(f.slots) > 0 || len(f.lost) > 0 {
+			c.oweTo(p, f.stream, fill{epoch: f.epoch, slots: f.slots, lost: f.lost, received: f.since})
+		}
+	}
+	cn.inflight = nil
+}
+
+// arrived takes what an owner sent to all off everybody's list: nobody
+// relays it (I4).
+func (c *Core) arrived(id crdt.StreamID, d *crdt.Delta) {
+	l := c.localOf(id)
+	if !l.at(d.Epoch) {
+		return
+	}
+	slots := slotSpans(d.Slots)
+	l.arrived, l.lost = l.arrived.union(slots), l.lost.union(d.Lost)
+	l.arrived = l.arrived[max(0, len(l.arrived)-maxArrived):]
+	l.lost = l.lost[max(0, len(l.lost)-maxArrived):]
+	for _, p := range c.order {
+		p.settle(id, d.Epoch, slots, d.Lost)
+	}
+}
+
+// settle takes off what a peer need not be sent any more.
+func (p *peer) settle(id crdt.StreamID, epoch uint64, slots, lost spans) {
+	if o := p.owed[id]; o != nil && o.epoch == epoch {
+		o.slots, o.lost = o.slots.minus(slots), o.lost.minus(lost)
+	}
+}
+
+// cutCache keeps the last payload cut in this Step: peers in step with each
+// other get the same bytes, encoded once.
+type cutCache struct {
+	stream crdt.StreamID
+	epoch  uint64
+	since  int64
+	slots  spans // asked for
+	lost   spans
+	sent   spans // found
+	body   []byte
+}
+
+func (c *Core) pumpAll() {
+	for _, p := range c.order {
+		c.pump(p)
+	}
+}
+
+// pump sends on the bulk connection while its window allows: own slots first,
+// then answers to wants, then pieces of snapshots.
+func (c *Core) pump(p *peer) {
+	bulk := p.conns[Bulk]
+	for c.room(bulk) && len(p.queue) > 0 {
+		id := p.queue[0]
+		o := p.owed[id]
+		if !o.empty() {
+			c.pushOne(p, bulk, id, o)
+		}
+		if o.empty() {
+			delete(p.owed, id)
+			p.queue = p.queue[1:]
+		}
+	}
+	for c.room(bulk) && len(p.asks) > 0 {
+		a := p.asks[0]
+		p.asks = p.asks[1:]
+		c.answer(p, bulk, a)
+	}
+	for c.room(bulk) && bulk.piece < c.lim.SnapshotBytes && len(p.sending) > 0 {
+		c.sendPiece(p, bulk)
+	}
+}
+
+// pushOne cuts one frame of what p is owed of a stream.
+func (c *Core) pushOne(p *peer, bulk *conn, id crdt.StreamID, o *owed) {
+	k := &c.cache
+	if k.body == nil || k.stream != id || k.epoch != o.epoch || k.since != o.since ||
+		!slices.Equal(k.slots, o.slots) || !slices.Equal(k.lost, o.lost) {
+		c.cutSlots(id, o)
+	}
+	if k.body != nil {
+		c.send(bulk, kindSlots, k.body, sentFrame{
+			stream: id, epoch: o.epoch, slots: k.sent, lost: o.lost.clone(), since: o.since,
+		})
+		c.stats.Pushed += uint64(len(k.sent))
+	}
+	if len(k.sent) == 0 {
+		o.slots = nil // fell out of the ring: its digest shows what it lacks
+	} else {
+		o.slots = o.slots.minus(spans{{From: 0, To: k.sent[len(k.sent)-1].To}})
+	}
+	o.lost = nil
+}
+
+// cutSlots fills the cache with one frame of slots.
+func (c *Core) cutSlots(id crdt.StreamID, o *owed) {
+	k := &c.cache
+	*k = cutCache{stream: id, epoch: o.epoch, since: o.since, slots: o.slots.clone(), lost: o.lost.clone()}
+	d := crdt.Delta{Stream: id, Epoch: o.epoch, Anchor: c.digestOf(id).Context.Anchor, Lost: k.lost}
+	if len(o.slots) > 0 {
+		d.Slots = c.state.Slots(id, o.epoch, o.slots, c.lim.SlotsBytes)
+	}
+	k.sent = slotSpans(d.Slots)
+	if len(d.Slots) > 0 || len(d.Lost) > 0 {
+		k.body = c.slotsBody(&d, 0, c.now-o.since)
+	}
+}
+
+// Flags of a slots frame.
+const (
+	flagAnswer = 1 << iota // answers a want: not sent to all
+	flagLater              // an answer without content: a snapshot follows
+)
+
+func (c *Core) slotsBody(d *crdt.Delta, flags uint8, age int64) []byte {
+	size := 64
+	for i := range d.Slots {
+		size += 32 + len(d.Slots[i].Body)
+	}
+	b := append(c.newBody(size), flags)
+	b = putU32(b, clampU32(age))
+	return appendDelta(b, d)
+}
+
+// slotsFrame joins slots and learns from them.
+func (c *Core) slotsFrame(cn *conn, r *reader) error {
+	flags, age := r.u8(), int64(r.u32())
+	d, err := readDelta(r)
+	if err != nil {
+		return fmt.Errorf("slots: %w", err)
+	}
+	if !c.admits(d.Stream) {
+		return nil
+	}
+	p := cn.peer
+	var out crdt.Outcome
+	if len(d.Slots) > 0 || len(d.Lost) > 0 {
+		out = c.state.Apply(&d, c.now)
+		c.stats.Applied += uint64(out.NewSlots)
+		c.stats.Conflicts += uint64(out.Conflicts)
+		c.stats.Known += uint64(len(d.Slots) - min(len(d.Slots), out.NewSlots))
+	}
+	if flags&flagAnswer == 0 {
+		c.arrived(d.Stream, &d)
+		if out.NewSlots > 0 {
+			c.observe(p, age+cn.delay(c.now))
+		}
+	} else {
+		p.settle(d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost)
+	}
+	c.learned(p, d.Stream, flags, &out)
+	return nil
+}
+
+// observe reports how long a slot took from an owner's receipt to here.
+func (c *Core) observe(p *peer, ms int64) {
+	c.emit(Observed{Peer: p.id, DelayMs: float64(ms)})
+	if ms > behindMs {
+		c.ready.lateAt = c.now
+		c.wake(c.now)
+	}
+}
+
+// admits bounds the streams that the network may open.
+func (c *Core) admits(id crdt.StreamID) bool {
+	if _, ok := c.streams[id]; ok {
+		return true
+	}
+	if id == "" || len(c.streams) >= c.lim.Streams {
+		c.stats.Dropped["streams"]++
+		return false
+	}
+	c.localOf(id)
+	return true
+}

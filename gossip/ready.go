@@ -1,0 +1,138 @@
+package gossip
+
+// ready is whether this peer may serve: it knows what its donors announced and
+// does not fall behind.
+type ready struct {
+	joined bool // the cold join is over
+	said   bool // Caught was emitted at least once
+	ok     bool
+	reason string
+	lateAt int64 // when a slot last came more than behindMs late
+}
+
+const (
+	lateHoldMs   = 2_000 // a late slot makes not ready this long
+	snapshotsMax = 3     // of one stream within a minute
+)
+
+// Ready reports whether this peer is caught up, and why or why not.
+func (c *Core) Ready() (ok bool, why string) { return c.ready.ok, c.ready.reason }
+
+// checkReady says so when readiness or its reason changes.
+func (c *Core) checkReady() {
+	ok, why := c.judge()
+	if r := &c.ready; !r.said || r.ok != ok || r.reason != why {
+		r.said, r.ok, r.reason = true, ok, why
+		c.emit(Caught{Ready: ok, Reason: why})
+	}
+}
+
+func (c *Core) judge() (bool, string) {
+	if !c.ready.joined {
+		ok, why := c.judgeJoin()
+		if !ok {
+			return false, why
+		}
+		c.ready.joined = true
+		return true, why
+	}
+	if why := c.behind(); why != "" {
+		return false, why
+	}
+	if c.ready.ok {
+		return true, c.ready.reason
+	}
+	return true, "caught up again"
+}
+
+// judgeJoin decides the cold join.
+func (c *Core) judgeJoin() (bool, string) {
+	age := c.now - c.began0
+	if age >= c.cfg.JoinBound {
+		c.stats.JoinsBounded++
+		return true, "bound passed before the mesh was caught up with"
+	}
+	c.wake(c.began0 + c.cfg.JoinBound)
+	members, heard := 0, 0
+	for _, p := range c.order {
+		members++
+		if p.digested {
+			heard++
+		}
+	}
+	switch {
+	case members == 0:
+		if age < c.cfg.JoinGrace {
+			c.wake(c.began0 + c.cfg.JoinGrace)
+			return false, "looking for the mesh"
+		}
+		return true, "alone"
+	case heard < members:
+		return false, "waiting for digests"
+	case c.lacking() > 0:
+		return false, "catching up"
+	}
+	return true, "caught up"
+}
+
+// lacking counts the streams of which some peer is known to know more.
+func (c *Core) lacking() (n int) {
+	for _, pl := range c.pullOrder {
+		if len(pl.donors) > 0 || pl.stage != nil || pl.joining {
+			n++
+		}
+	}
+	return n
+}
+
+// behind names what makes a peer that had caught up fall back, if anything.
+func (c *Core) behind() string {
+	if c.ready.lateAt != 0 && c.now-c.ready.lateAt < lateHoldMs {
+		c.wake(c.ready.lateAt + lateHoldMs)
+		return "slots come late"
+	}
+	for _, pl := range c.pullOrder {
+		if len(pl.donors) == 0 {
+			continue
+		}
+		if c.now-pl.since >= behindMs {
+			return "a stream is behind"
+		}
+		c.wake(pl.since + behindMs)
+	}
+	return c.thrashing()
+}
+
+// thrashing reports a stream that took its third snapshot within a minute.
+func (c *Core) thrashing() string {
+	why := ""
+	for _, id := range c.snapped {
+		l := c.streams[id]
+		if l == nil {
+			continue
+		}
+		for len(l.snapshots) > 0 && c.now-l.snapshots[0] >= minuteMs {
+			l.snapshots = l.snapshots[1:]
+		}
+		if len(l.snapshots) >= snapshotsMax {
+			c.wake(l.snapshots[0] + minuteMs)
+			why = "a stream needs snapshot after snapshot"
+		}
+	}
+	return why
+}
+
+// noteSnapshot remembers that a stream was joined by snapshot.
+func (c *Core) noteSnapshot(l *local, pl *pull) {
+	if len(l.snapshots) == 0 {
+		c.snapped = append(c.snapped, pl.stream)
+	}
+	l.snapshots = append(l.snapshots, c.now)
+	kept := c.snapped[:0]
+	for _, id := range c.snapped {
+		if s := c.streams[id]; s != nil && len(s.snapshots) > 0 {
+			kept = append(kept, id)
+		}
+	}
+	c.snapped = kept
+}

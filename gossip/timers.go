@@ -1,0 +1,58 @@
+package gossip
+
+// idleMs is the longest time without timers.
+const idleMs = 1_000
+
+// timers does everything whose time has come and plans the next run.
+func (c *Core) timers() {
+	c.due = c.now + idleMs
+	c.watch()
+	c.dials()
+	c.fillIn()
+	if c.loadDue != 0 && c.loadDue <= c.now || c.heartbeatDue <= c.now {
+		c.flushLoads()
+	}
+	if c.predictDue != 0 && c.predictDue <= c.now {
+		c.flushPredictions()
+	}
+	if c.digestDue <= c.now {
+		c.digestRound()
+	}
+	c.work()
+	c.acks()
+	c.checkReady()
+	for _, at := range []int64{c.loadDue, c.heartbeatDue, c.predictDue, c.digestDue} {
+		if at != 0 {
+			c.wake(at)
+		}
+	}
+	c.due = max(c.due, c.now+1)
+}
+
+// watch closes connections that say nothing.
+func (c *Core) watch() {
+	for i := 0; i < len(c.links); {
+		cn := c.links[i]
+		if reason := c.idle(cn); reason != "" {
+			c.stats.Dropped["connection"]++
+			c.hangup(cn, reason)
+			if i < len(c.links) && c.links[i] != cn {
+				continue
+			}
+		}
+		i++
+	}
+}
+
+// idle names why a connection should end, if it should.
+func (c *Core) idle(cn *conn) string {
+	switch {
+	case cn.peer == nil && c.now-cn.openedAt >= helloMs:
+		return "no hello"
+	case cn.class == Fast && c.now-cn.heardAt >= silenceMs:
+		return "silent"
+	case len(cn.inflight) > 0 && c.now-cn.movedAt >= stuckMs:
+		return "nothing acknowledged"
+	}
+	return ""
+}
