@@ -179,6 +179,38 @@ func (r *Replica) Cached(keys []uint64, prompt int) int {
 	return r.usable(r.pool.depth(keys), prompt) * r.cfg.Page
 }
 
+// Copies counts the physical copies of every cached key (1 each if Unique),
+// as told by the events of completed steps: pages that the running step
+// fills are not in it yet. O(cached keys).
+func (r *Replica) Copies() map[uint64]int {
+	out := make(map[uint64]int, len(r.pool.byKey))
+	for key, at := range r.pool.byKey {
+		n := 1
+		for at = r.pool.pages[at].twin; at != none && !r.cfg.Unique; at = r.pool.pages[at].twin {
+			n++
+		}
+		out[key] = n
+	}
+	for i := len(r.pool.events) - 1; i >= r.told; i-- { // undo what is still to be told
+		undo(out, &r.pool.events[i])
+	}
+	return out
+}
+
+// undo takes one event back.
+func undo(copies map[uint64]int, ev *KVEvent) {
+	switch ev.Kind {
+	case Removed:
+		copies[ev.Key]++
+	case Stored:
+		for _, key := range ev.Keys {
+			if copies[key]--; copies[key] == 0 {
+				delete(copies, key)
+			}
+		}
+	}
+}
+
 // Live reports whether a request is waiting or running.
 func (r *Replica) Live(id uint64) bool { _, ok := r.live[id]; return ok }
 

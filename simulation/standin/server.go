@@ -1,0 +1,232 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Server is a running stand-in. It is safe for concurrent use.
+type Server struct {
+	cfg         Config
+	maxModelLen int
+	faults      *faults
+	ln          net.Listener
+	http        *http.Server
+	started     time.Time
+	wg          sync.WaitGroup // every goroutine of ours. I7
+
+	mu        sync.Mutex // guards below; never held while waiting for a request
+	engine    *engine
+	stop      func() // ends the engine's loop and waits for it
+	events    string // bound endpoints, kept over restarts
+	replay    string
+	restarts  int
+	closed    bool
+	restartMu sync.Mutex // one restart at a time; locked before mu
+}
+
+// New binds the sockets and starts serving; Close ends it.
+func New(cfg Config) (*Server, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, fmt.Errorf("stand-in: %w", err)
+	}
+	s := &Server{cfg: cfg, faults: newFaults(cfg.Seed), started: time.Now(), events: cfg.Events, replay: cfg.Replay}
+	if s.ln, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return nil, fmt.Errorf("stand-in: %w", err)
+	}
+	if err := s.launch(); err != nil {
+		_ = s.ln.Close()
+		return nil, fmt.Errorf("stand-in: %w", err)
+	}
+	s.maxModelLen = s.cfg.MaxModelLen
+	if room := s.capacity(); s.maxModelLen == 0 || s.maxModelLen > room {
+		s.maxModelLen = min(room, maxModelLen)
+	}
+	s.http = &http.Server{Handler: s.routes(), ReadHeaderTimeout: 10 * time.Second}
+	s.wg.Go(func() { _ = s.http.Serve(s.ln) })
+	return s, nil
+}
+
+// Run serves until ctx ends, then closes.
+func (s *Server) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return s.Close()
+}
+
+// Close ends every request and waits for all goroutines. It may be called
+// more than once.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	eng, stop := s.engine, s.stop
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+		eng.pub.close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		_ = s.http.Close()
+	}
+	s.wg.Wait()
+	return nil
+}
+
+// Addr is the HTTP address, host:port.
+func (s *Server) Addr() string { return s.ln.Addr().String() }
+
+// URL is the base URL.
+func (s *Server) URL() string { return "http://" + s.Addr() }
+
+// EventsAddr is the bound PUB endpoint, tcp://host:port; "" if none is bound.
+func (s *Server) EventsAddr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cfg.EventsDial {
+		return ""
+	}
+	return s.events
+}
+
+// ReplayAddr is the bound replay endpoint; "" if there is none.
+func (s *Server) ReplayAddr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.replay
+}
+
+// Set changes the stand-in's faults.
+func (s *Server) Set(f Fault) {
+	s.faults.set(f)
+	if eng := s.current(); f.StallMS != nil && eng != nil {
+		eng.stall(time.Duration(*f.StallMS) * time.Millisecond)
+	}
+}
+
+// errClosed is what Restart answers after Close.
+var errClosed = errors.New("stand-in closed")
+
+// Restart replaces the engine by a new process: requests in it are cut, the
+// cache is empty, batches count from 0 again, subscribers have to reconnect.
+// Nothing is served for the time in between.
+func (s *Server) Restart(down time.Duration) error {
+	s.restartMu.Lock()
+	defer s.restartMu.Unlock()
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed
+	}
+	old, stop := s.engine, s.stop
+	s.engine, s.stop = nil, nil
+	s.restarts++
+	s.mu.Unlock()
+	if old != nil { // nil after a restart that failed
+		stop()
+		old.pub.close()
+	}
+	time.Sleep(down)
+	return s.launch()
+}
+
+// launch starts an incarnation on the endpoints of the last one.
+func (s *Server) launch() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	pub, err := newPublisher(&s.cfg, s.events, s.replay)
+	if err != nil {
+		return err
+	}
+	eng, err := newEngine(&s.cfg, s.faults, pub)
+	if err != nil {
+		pub.close()
+		return err
+	}
+	if events, replay := pub.addrs(); true {
+		if events != "" {
+			s.events = events
+		}
+		s.replay = replay
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	s.wg.Go(func() {
+		defer close(done)
+		eng.run(ctx)
+	})
+	s.engine = eng
+	s.stop = func() { cancel(); <-done }
+	return nil
+}
+
+// current is the engine that serves now, nil between two.
+func (s *Server) current() *engine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.engine
+}
+
+// capacity is the number of tokens the KV cache holds.
+func (s *Server) capacity() int { return s.engine.model.Stats().Blocks * s.cfg.Page }
+
+// routes is the HTTP interface.
+func (s *Server) routes() http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
+	m.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
+	m.HandleFunc("GET /v1/models", s.models)
+	m.HandleFunc("GET /health", s.health)
+	m.HandleFunc("GET /ping", s.health)
+	m.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"version": version}) })
+	m.HandleFunc("GET /metrics", s.metrics)
+	m.HandleFunc("POST /tokenize", s.tokenize)
+	if s.cfg.Engine == VLLM {
+		m.HandleFunc("POST /v1/chat/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, true) })
+		m.HandleFunc("POST /v1/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, false) })
+	}
+	s.adminRoutes(m)
+	m.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { s.fail(w, notFound("Not Found")) })
+	return m
+}
+
+// version names a vLLM release whose interface this is.
+const version = "0.26.0+standin"
+
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	unhealthy, _, _ := s.faults.flags()
+	if unhealthy || s.current() == nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	type card struct {
+		ID          string  `json:"id"`
+		Object      string  `json:"object"`
+		Created     int64   `json:"created"`
+		OwnedBy     string  `json:"owned_by"`
+		Root        string  `json:"root"`
+		Parent      *string `json:"parent"`
+		MaxModelLen int     `json:"max_model_len"`
+	}
+	cards := []card{{ID: s.cfg.Model, Object: "model", Created: s.started.Unix(), OwnedBy: s.cfg.Engine, Root: s.cfg.Model, MaxModelLen: s.maxModelLen}}
+	for _, name := range s.cfg.Loras {
+		base := s.cfg.Model
+		cards = append(cards, card{ID: name, Object: "model", Created: s.started.Unix(), OwnedBy: s.cfg.Engine, Root: name, Parent: &base, MaxModelLen: s.maxModelLen})
+	}
+	writeJSON(w, map[string]any{"object": "list", "data": cards})
+}
