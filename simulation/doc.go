@@ -1,0 +1,21 @@
+// Package simulation runs Banyan's decisions in virtual time: requests, peers
+// with delayed views, replicas that compute and cache, and the real
+// router/policy code between them.
+//
+// It owns no clock and no goroutine; equal configurations give equal reports,
+// to the bit. What it does not model is said where it matters: the network
+// between client, peer and replica takes no time, peers do not fail, and all
+// peers see each other with one delay.
+//
+// Invariants, each held by a test:
+//
+//	E1  one configuration, one report
+//	E2  every request is completed or counted as failed
+//	E3  with one peer and no delay a view equals the truth
+//	E4  a peer sees its own dispatches at once, others' after the delay,
+//	    nothing twice
+//	E5  the index holds exactly what the engines said, IndexDelay ago
+//
+// Sources: ROUTING.md section 2 (model, loads, the pooled reference),
+// EVALUATION.md (cells), CONTRACT.md (names in the report).
+package simulation

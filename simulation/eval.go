@@ -1,0 +1,231 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/simulation/replica"
+	"github.com/banyan-llm/banyan/simulation/workload"
+)
+
+// Pooled is the policy name of the reference that every result is compared
+// with: one infinite prefix cache that all replicas share, requests kept in
+// one queue until a replica has room in its next step, no delay. It is not a
+// proven bound: first come, first served with big and small requests mixed
+// can be beaten by sorting them out.
+const Pooled = "pooled"
+
+// Config is one evaluation. The zero value of every field but Workload is its
+// default.
+type Config struct {
+	Workload *workload.Workload
+	Policy   string         // a name of router/policy or Pooled; "": ttft
+	Routing  *policy.Config // nil: policy.DefaultConfig
+
+	Replicas int                                       // at most 64; 0: the workload's, else 16
+	Peers    int                                       // 0: 1
+	Profile  *replica.Profile                          // nil: the workload's, else q32
+	KVTokens int                                       // KV cache of a replica; 0: the workload's, else the profile's; replica.Unlimited
+	Page     int                                       // tokens a cache page; 0: 16
+	Slow     []float64                                 // time factor of replica i (modulo its length); nil: all 1
+	Prefill  bool                                      // prefill pool: nobody decodes, output is one token
+	NoCache  bool                                      // replicas without prefix reuse
+	Learn    bool                                      // peers calibrate rates online instead of knowing them
+	Rates    func(policy.Rates, int, int) policy.Rates // what peer p believes of replica k; nil: the truth
+
+	// Delays in seconds. A peer sees its own doings at once.
+	LoadDelay     float64 // first tokens and finishes, to the other peers
+	DispatchDelay float64 // dispatches and their predictions; -1: LoadDelay
+	IndexDelay    float64 // engine events, to every peer
+	PredictFor    float64 // seconds a predicted block counts; 0: 5; negative: no predictions
+
+	// Speedup divides arrival times (2: twice the rate); 0: 1. Load, if set,
+	// chooses it: arrivals at this share of the rate at which the pooled
+	// reference completes the whole workload fed all at once.
+	Speedup float64
+	Load    float64
+
+	From float64 // seconds of the original arrivals that only warm caches and are not reported
+	Seed uint64
+}
+
+// Report is what `banyan sim --json` prints.
+type Report struct {
+	Trace           string  `json:"trace"`
+	Policy          string  `json:"policy"`
+	Peers           int     `json:"peers"`
+	Replicas        int     `json:"replicas"`
+	Requests        int     `json:"requests"`
+	Completed       int     `json:"completed"`
+	HitRatio        float64 `json:"hit_ratio"`       // cached over prompt tokens, as the engines counted
+	IdealHitRatio   float64 `json:"ideal_hit_ratio"` // of one infinite cache, whole workload in order of arrival
+	FollowUpCached  float64 `json:"follow_up_cached"`
+	SameReplica     float64 `json:"same_replica"`
+	TTFT            Spread  `json:"ttft_ms"`
+	TPOT            Pair    `json:"tpot_ms"`
+	OutputPerSecond float64 `json:"output_tokens_per_s"`
+	LoadCV          float64 `json:"load_cv"` // of prefill seconds over replicas
+	Recomputed      int64   `json:"recomputed_tokens"`
+	GossipBytes     int64   `json:"gossip_bytes"` // 0: this model has delays instead of frames
+	ViewAge         Pair    `json:"view_age_ms"`
+	Seed            uint64  `json:"seed"`
+	TraceHash       string  `json:"trace_hash"`
+
+	MaxOverMean float64               `json:"max_over_mean"` // of prefill seconds over replicas
+	E2E         float64               `json:"e2e_mean_s"`
+	Seconds     float64               `json:"seconds"` // virtual time from first arrival to last finish
+	Speedup     float64               `json:"speedup"`
+	Preempted   int64                 `json:"preempted"`
+	Reasons     map[policy.Reason]int `json:"reasons,omitempty"`
+	PerReplica  []int                 `json:"requests_per_replica"`
+}
+
+// Spread describes many values.
+type Spread struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+}
+
+// Pair is two percentiles of many values.
+type Pair struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
+// Limits of one evaluation.
+const (
+	maxReplicas = 64 // one bit each in the index model
+	maxPeers    = 1024
+)
+
+// complete fills in defaults and reports every fault.
+func (c Config) complete() (Config, error) {
+	if c.Workload == nil || len(c.Workload.Requests) == 0 {
+		return c, errors.New("workload: no requests")
+	}
+	w := c.Workload
+	if c.Policy == "" {
+		c.Policy = policy.Default
+	}
+	if c.Routing == nil {
+		cfg := policy.DefaultConfig()
+		c.Routing = &cfg
+	}
+	c.Replicas = first(c.Replicas, w.Replicas, 16)
+	c.Peers = first(c.Peers, 1)
+	c.Page = first(c.Page, replica.DefaultPage)
+	if c.Profile == nil {
+		name := w.Profile
+		if name == "" {
+			name = "q32"
+		}
+		p, err := replica.ProfileByName(name)
+		if err != nil {
+			return c, err
+		}
+		c.Profile = &p
+	}
+	c.KVTokens = first(c.KVTokens, w.KVTokens, c.Profile.KVTokens)
+	if c.DispatchDelay < 0 {
+		c.DispatchDelay = c.LoadDelay
+	}
+	if c.Policy == Pooled { // it knows everything
+		c.Peers, c.LoadDelay, c.DispatchDelay, c.IndexDelay = 1, 0, 0, 0
+	}
+	if c.PredictFor == 0 {
+		c.PredictFor = 5
+	}
+	if c.Speedup == 0 {
+		c.Speedup = 1
+	}
+	if len(c.Slow) == 0 {
+		c.Slow = []float64{1}
+	}
+	return c, c.check()
+}
+
+func (c *Config) check() error {
+	var errs []error
+	bad := func(key string, ok bool, v any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: %v is out of range", key, v))
+		}
+	}
+	seconds := func(v float64) bool { return v >= 0 && v < 1e6 }
+	bad("replicas", c.Replicas >= 1 && c.Replicas <= maxReplicas, c.Replicas)
+	bad("peers", c.Peers >= 1 && c.Peers <= maxPeers, c.Peers)
+	bad("page", c.Page >= 1, c.Page)
+	bad("load_delay", seconds(c.LoadDelay), c.LoadDelay)
+	bad("dispatch_delay", seconds(c.DispatchDelay), c.DispatchDelay)
+	bad("index_delay", seconds(c.IndexDelay), c.IndexDelay)
+	bad("speedup", c.Speedup > 0, c.Speedup)
+	bad("load", c.Load >= 0 && c.Load < 100, c.Load)
+	for _, f := range c.Slow {
+		bad("slow", f > 0 && !math.IsInf(f, 0), f)
+	}
+	return errors.Join(errs...)
+}
+
+// Evaluate runs one configuration. 12,000 requests over 16 replicas and 16
+// peers take a few seconds.
+func Evaluate(cfg Config) (Report, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return Report{}, fmt.Errorf("evaluate: %w", err)
+	}
+	if cfg.Load > 0 {
+		if cfg.Speedup, err = speedup(cfg); err != nil {
+			return Report{}, fmt.Errorf("evaluate: %w", err)
+		}
+	}
+	r, err := newRun(cfg)
+	if err != nil {
+		return Report{}, fmt.Errorf("evaluate: %w", err)
+	}
+	r.play()
+	return r.report(), nil
+}
+
+// Capacity is the rate, in requests a second, at which the pooled reference
+// completes the whole workload when all of it is there at once.
+func Capacity(cfg Config) (float64, error) {
+	cfg.Policy, cfg.Speedup, cfg.Load = Pooled, math.MaxFloat64, 0
+	cfg, err := cfg.complete()
+	if err != nil {
+		return 0, fmt.Errorf("capacity: %w", err)
+	}
+	r, err := newRun(cfg)
+	if err != nil {
+		return 0, fmt.Errorf("capacity: %w", err)
+	}
+	r.play()
+	return float64(r.completed) / r.last, nil
+}
+
+// speedup is the factor on arrival times that makes the load cfg.Load.
+func speedup(cfg Config) (float64, error) {
+	capacity, err := Capacity(cfg)
+	if err != nil {
+		return 0, err
+	}
+	reqs := cfg.Workload.Requests
+	span := reqs[len(reqs)-1].At - reqs[0].At
+	if span <= 0 {
+		return 1, nil
+	}
+	return cfg.Load * capacity * span / float64(len(reqs)), nil
+}
+
+// first is the first value that is not zero.
+func first(values ...int) int {
+	for _, v := range values {
+		if v != 0 {
+			return v
+		}
+	}
+	return 0
+}

@@ -1,0 +1,322 @@
+package simulation
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/simulation/replica"
+	"github.com/banyan-llm/banyan/simulation/workload"
+)
+
+// job is one request on its way through the fleet.
+type job struct {
+	req  *workload.Request
+	keys []uint64 // of prompt and output pages
+
+	peer, replica int
+	arrived       float64
+	prefill       float64 // seconds the decision expected
+	predicted     float64
+	tokens        int64 // uncached tokens it expected
+	blocks        int64
+	young         bool // see loads
+
+	first, done float64 // seconds; 0: not yet
+	cached      int     // tokens, as the engine counted
+}
+
+// run is one evaluation in progress.
+type run struct {
+	cfg     Config
+	policy  policy.Policy // nil: pooled
+	rnd     *rand.Rand
+	engines []*replica.Replica
+	truth   []policy.Rates // per replica
+
+	jobs     []job
+	after    map[int][]int // request -> those that wait for its end
+	arrivals arrivals
+	waiting  []int // closed loop: arrived, but too many in flight
+	flying   int
+
+	loads  *loads
+	index  *index
+	rates  []policy.Rates      // per peer and replica
+	learn  []policy.Calibrator // per peer and replica; nil: not learning
+	scrape scrape
+	shared *pool // pooled reference; nil: a policy decides
+	cands  []policy.Candidate
+	deep   [2][]int
+	rate   meter // arrivals
+	meanS  meter // expected prefill of decisions
+
+	completed, failed int
+	last              float64
+	reasons           map[policy.Reason]int
+}
+
+func newRun(cfg Config) (*run, error) {
+	r := &run{
+		cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x65766c)),
+		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
+		loads: newLoads(cfg.Peers, cfg.Replicas, cfg.DispatchDelay, cfg.LoadDelay),
+		index: newIndex(&cfg), cands: make([]policy.Candidate, cfg.Replicas),
+		deep: [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
+		rate: newMeter(10), meanS: newMeter(10), reasons: make(map[policy.Reason]int),
+	}
+	if cfg.Policy == Pooled {
+		r.shared = newPool()
+	} else {
+		p, err := policy.New(cfg.Policy, *cfg.Routing)
+		if err != nil {
+			return nil, err
+		}
+		r.policy = p
+	}
+	for k := range cfg.Replicas {
+		engine, err := r.newEngine(k)
+		if err != nil {
+			return nil, err
+		}
+		r.engines = append(r.engines, engine)
+	}
+	r.believe()
+	for i := range cfg.Workload.Requests {
+		req := &cfg.Workload.Requests[i]
+		r.jobs[i].req = req
+		if req.After >= 0 {
+			r.after[req.After] = append(r.after[req.After], i)
+			continue
+		}
+		r.arrivals.push(arrival{at: req.At / cfg.Speedup, job: i})
+	}
+	return r, nil
+}
+
+func (r *run) newEngine(k int) (*replica.Replica, error) {
+	cfg := &r.cfg
+	profile := slower(*cfg.Profile, cfg.Slow[k%len(cfg.Slow)])
+	r.truth = append(r.truth, ratesOf(profile))
+	blocks := replica.Unlimited
+	if cfg.KVTokens != replica.Unlimited && r.shared == nil {
+		blocks = cfg.KVTokens / cfg.Page
+	}
+	if r.shared != nil {
+		r.shared.correct(&profile, cfg.Workload)
+	}
+	return replica.New(replica.Config{
+		Profile: profile, Page: cfg.Page, Blocks: blocks, Unique: true,
+		NoCache: cfg.NoCache || r.shared != nil,
+	})
+}
+
+// believe sets what every peer thinks of every replica's speed.
+func (r *run) believe() {
+	policy.Relative(r.truth)
+	for p := range r.cfg.Peers {
+		for k := range r.cfg.Replicas {
+			rates := r.truth[k]
+			if r.cfg.Rates != nil {
+				rates = r.cfg.Rates(rates, p, k)
+			}
+			r.rates = append(r.rates, rates)
+			if r.cfg.Learn {
+				r.learn = append(r.learn, policy.NewCalibrator(rates))
+			}
+		}
+		policy.Relative(r.rates[p*r.cfg.Replicas:])
+	}
+}
+
+// play runs until nothing is left to happen.
+func (r *run) play() {
+	for {
+		next, k := math.Inf(1), -1
+		for i, e := range r.engines {
+			if at := e.Next(); at < next {
+				next, k = at, i
+			}
+		}
+		if r.arrivals.len() > 0 && r.arrivals.first() <= next {
+			a := r.arrivals.pop()
+			r.arrive(a.at, a.job)
+			continue
+		}
+		if k < 0 {
+			return
+		}
+		r.step(next, k)
+	}
+}
+
+// step completes one step of one engine.
+func (r *run) step(now float64, k int) {
+	res, ok := r.engines[k].Step(now)
+	if !ok {
+		return
+	}
+	r.index.tell(now, k, res.KV)
+	finished := false
+	for i := range res.Tokens {
+		t := &res.Tokens[i]
+		j := &r.jobs[t.ID]
+		if t.First {
+			r.firstToken(now, j, t.Cached)
+		}
+		if t.Done {
+			finished = true
+			r.finish(now, j)
+		}
+	}
+	if r.shared != nil {
+		r.feed(now)
+	}
+	for finished && len(r.waiting) > 0 && r.flying < r.cfg.Workload.Concurrency {
+		i := r.waiting[0]
+		r.waiting = r.waiting[1:]
+		r.start(now, i)
+	}
+}
+
+func (r *run) firstToken(now float64, j *job, cached int) {
+	j.first = now
+	if r.shared == nil {
+		j.cached = cached
+	} else {
+		r.shared.add(j.keys[:j.req.Tokens/r.cfg.Page])
+	}
+	r.loads.firstToken(now, j)
+	if r.learn != nil {
+		at := j.peer*r.cfg.Replicas + j.replica
+		r.learn[at] = r.learn[at].FirstToken(policy.Sample{
+			Predicted: j.predicted, Prefill: j.prefill, Seen: now - j.arrived,
+		})
+		r.rates[at] = r.learn[at].Rates()
+		row := r.rates[j.peer*r.cfg.Replicas:][:r.cfg.Replicas]
+		policy.Relative(row)
+	}
+}
+
+func (r *run) finish(now float64, j *job) {
+	j.done = now
+	r.last = math.Max(r.last, now)
+	r.completed++
+	r.flying--
+	r.loads.finish(now, j)
+	if r.learn != nil {
+		at := j.peer*r.cfg.Replicas + j.replica
+		r.learn[at] = r.learn[at].Run(now-j.first, j.req.Output-1)
+	}
+	r.release(now, j)
+}
+
+// release lets the requests that waited for this one arrive.
+func (r *run) release(now float64, j *job) {
+	for _, i := range r.after[j.req.ID] {
+		req := r.jobs[i].req
+		r.arrivals.push(arrival{at: math.Max(req.At/r.cfg.Speedup, now+req.Think), job: i})
+	}
+	j.keys = nil
+}
+
+func (r *run) arrive(now float64, i int) {
+	if limit := r.cfg.Workload.Concurrency; limit > 0 && r.flying >= limit {
+		r.waiting = append(r.waiting, i)
+		r.jobs[i].arrived = now
+		return
+	}
+	r.start(now, i)
+}
+
+// start brings a request to a peer, which decides at once.
+func (r *run) start(now float64, i int) {
+	j := &r.jobs[i]
+	j.arrived = now
+	j.peer = r.rnd.IntN(r.cfg.Peers)
+	j.keys = j.req.AppendKeys(nil, r.cfg.Page)
+	r.flying++
+	r.rate.add(now, 1)
+	if r.shared != nil {
+		r.shared.queue = append(r.shared.queue, i)
+		r.feed(now)
+		return
+	}
+	r.loads.advance(now)
+	r.index.advance(now)
+	d := r.decide(now, j)
+	r.reasons[d.Reason]++
+	j.replica, j.prefill, j.predicted = d.Pos, d.Prefill, d.Predicted
+	j.tokens = int64(j.req.Tokens - d.Matched)
+	r.meanS.add(now, d.Prefill)
+	r.submit(now, i, j.req.Tokens)
+}
+
+// submit hands a decided request to its engine and enters it into the books.
+func (r *run) submit(now float64, i, tokens int) {
+	j := &r.jobs[i]
+	output := j.req.Output
+	if r.cfg.Prefill {
+		output = 1
+	}
+	j.blocks = int64((j.req.Tokens + 15) / 16)
+	err := r.engines[j.replica].Submit(now, replica.Request{ID: uint64(i), Prompt: tokens, Output: output, Keys: j.keys})
+	if err != nil { // it can never fit
+		r.failed++
+		r.flying--
+		j.replica = -1
+		r.release(now, j)
+		return
+	}
+	r.loads.dispatch(now, j)
+	if r.shared == nil {
+		r.index.predict(now, j.peer, j.replica, j.keys[:min(len(j.keys), j.req.Tokens/r.cfg.Page)])
+	}
+}
+
+// decide asks the real policy with what the job's peer sees now.
+func (r *run) decide(now float64, j *job) policy.Decision {
+	r.look(now, j)
+	view := policy.View{
+		NowMs: millis(now), AgeMs: 1000 * r.cfg.DispatchDelay, Peers: r.cfg.Peers,
+		Lambda: r.rate.perSecond(now), MeanS: r.meanS.mean(),
+		IndexAgeMs: 1000 * r.cfg.IndexDelay, Rand: r.rnd,
+	}
+	req := policy.Request{Tokens: j.req.Tokens, MaxNew: j.req.Output}
+	if n := len(j.keys); n > 0 {
+		req.Key, req.Prefix = j.keys[min(n, max(j.req.Tokens/r.cfg.Page, 1))-1], j.keys[0]
+	}
+	if j.req.Session >= 0 {
+		req.Session = uint64(j.req.Session) + 1
+	}
+	return r.policy.Decide(&req, &view, r.cands, nil)
+}
+
+// look fills the candidates as the job's peer sees them.
+func (r *run) look(now float64, j *job) {
+	pages := min(j.req.Tokens/r.cfg.Page, len(j.keys))
+	r.index.match(now, j.peer, j.keys[:pages], r.deep[0], r.deep[1])
+	r.scrape.refresh(now, r.engines)
+	for k := range r.cands {
+		sum := r.loads.sum(j.peer, k)
+		young := &r.loads.young[r.loads.at(j.peer, k)]
+		gpu := r.deep[0][k] * r.cfg.Page
+		c := &r.cands[k]
+		*c = policy.Candidate{
+			ID: uint64(k) + 1, Index: k, GPU: gpu, CPU: gpu, Disk: gpu, Predicted: r.deep[1][k] * r.cfg.Page,
+			Waiting: sum.waiting, Prefill: sum.prefill, Tokens: sum.tokens, Streams: sum.streams, Blocks: sum.blocks,
+			YoungCount: young.waiting, YoungPrefill: young.prefill, YoungTokens: young.tokens,
+			Rates: r.rates[j.peer*r.cfg.Replicas+k], Weight: 1,
+		}
+		if at := r.loads.first(j.peer, k); !math.IsInf(at, -1) {
+			c.FirstToken = millis(at)
+		}
+		r.scrape.fill(k, c)
+	}
+}
+
+// epochMillis is virtual time 0 on the peers' clocks: a first token at second
+// 0 must not look like none.
+const epochMillis = 1_000_000
+
+func millis(seconds float64) int64 { return epochMillis + int64(math.Round(seconds*1000)) }
