@@ -1,23 +1,6 @@
 package radix
 
-// Holder names one set of facts in a Tree: one incarnation of one replica's
-// stream. Holders are small dense numbers and are reused after FreeHolder.
-type Holder uint32
-
-// Fact is one page that a holder caches.
-type Fact struct {
-	Handle uint64 // the engine's hash of the page, unique inside the holder
-	Key    Key    // key of the page's last grid block
-	Meta   Meta
-	Blocks int // grid blocks in the page (1, 2, 4, ...)
-}
-
-// Update computes a fact's new meta from the old one. f is the fact as it was
-// before the call (a fact that moves still has its old key); f.Meta is 0 and
-// f.Key is the new key if the fact is new. Returning a meta without copies
-// removes the fact. It is called exactly once per known handle of a Remove and
-// once per handle of a Store, in order; it must not call the tree.
-type Update func(f Fact) Meta
+import "sync/atomic"
 
 // TreeConfig sizes a Tree. The zero value is a good default.
 type TreeConfig struct {
@@ -29,31 +12,133 @@ type TreeConfig struct {
 // MaxPerPage is the largest number of grid blocks a page may have.
 const MaxPerPage = 16
 
-// Run is a piece of one chain as Runs hands it out. Its slices are valid only
-// during the call.
-type Run struct {
-	Parent  Key // key before Keys[0]; a placement hint, 0 if unknown
-	PerPage int
-	Keys    []Key // PerPage per handle
-	Handles []uint64
-	Metas   []Meta
+// Tree says which holder caches which prefix. All methods but NewReader, and
+// all Readers' methods, belong to one writer at a time, whom the caller
+// serialises; readers take no lock and never wait.
+type Tree struct {
+	seed uint64
+	mem  memory
+
+	// Readers see these.
+	epochs epochs
+	heads  heads
+	lines  lines
+	mixed  pool[mixedLine]
+	sets   sets
+	words  atomic.Uint32 // 64-holder words that a Match needs
+	hint   atomic.Uint32 // spreads readers over epoch slots
+
+	// The writer's own.
+	blocks     blocks
+	keys       table // every key -> line<<4|off
+	facts      pool[factLine]
+	metas      pool[[lineLen]Meta]
+	holders    []*holder
+	free       []Holder
+	count      int
+	spills     []spilled // 0 is never used
+	freeSpills []uint32
+	covers     map[uint64]cover // holder<<32|loc
+	retired    []retired        // from reclaimed on
+	reclaimed  int
+
+	// Scratch of one writing call.
+	pending pending
+	emptied []uint32
+	locs    []uint32
+	refs    [batch]uint32
+	runs    runBuffer
+	sink    uint64 // keeps touching loads alive
 }
 
-// Stats is the size of a Tree at one moment.
-type Stats struct {
-	Holders int
-	Facts   int
-	Keys    int
-	Lines   int
-	Sets    int
-	Bytes   int64 // memory in use: lines, facts, tables, sets
+// batch is how many table slots are touched ahead of their use.
+const batch = 32
+
+// NewTree returns an empty tree. It holds at most 2^29 blocks and 2^29 facts.
+func NewTree(cfg TreeConfig) *Tree {
+	t := &Tree{seed: cfg.Seed ^ 0x5851F42D4C957F2D, spills: make([]spilled, 1), covers: map[uint64]cover{}}
+	t.epochs.now.Store(1)
+	t.blocks.mem = &t.mem
+	t.keys.blocks = &t.blocks
+	t.mixed.mem, t.facts.mem, t.metas.mem = &t.mem, &t.mem, &t.mem
+	t.lines.init(&t.mem)
+	t.facts.extend(1) // 0 is nothing
+	t.sets.init(&t.mem, t.seed, &t.blocks)
+	t.words.Store(1)
+	return t
 }
 
-// Prefix is one much-shared piece of the tree.
-type Prefix struct {
-	Key     Key // last block
-	Parent  Key // the block before this piece; 0 if unknown
-	Depth   int // blocks from the first known one up to Key
-	Blocks  int // blocks of this piece
-	Holders []Holder
+// Close frees the tree's memory at once. Neither it nor its readers may be
+// used again: no Match may be running.
+func (t *Tree) Close() { t.mem.close() }
+
+// AddHolder returns a holder that is not in use. There are at most 65,536;
+// one more panics.
+func (t *Tree) AddHolder() Holder {
+	hs := &holder{live: true, byHandle: table{blocks: &t.blocks}, byLine: table{blocks: &t.blocks}}
+	if n := len(t.free); n > 0 {
+		h := t.free[n-1]
+		t.free = t.free[:n-1]
+		t.holders[h] = hs
+		return h
+	}
+	h := Holder(len(t.holders))
+	if h >= maxHolders {
+		panic("invariant: a tree has at most 65,536 holders")
+	}
+	t.holders = append(t.holders, hs)
+	t.words.Store(uint32(h>>6) + 1)
+	return h
+}
+
+// FreeHolder gives back a holder that has no facts.
+func (t *Tree) FreeHolder(h Holder) {
+	hs := t.holder(h)
+	if hs.count != 0 {
+		panic("invariant: a freed holder has no facts")
+	}
+	hs.byHandle.drop()
+	hs.byLine.drop()
+	t.holders[h] = nil
+	t.free = append(t.free, h)
+}
+
+// Count is the number of facts of h.
+func (t *Tree) Count(h Holder) int { return t.holder(h).count }
+
+// Get returns the fact of h with this handle.
+func (t *Tree) Get(h Holder, handle uint64) (Fact, bool) {
+	ref := t.findFact(t.holder(h), handle)
+	if ref == 0 {
+		return Fact{}, false
+	}
+	return t.fact(ref), true
+}
+
+func (t *Tree) holder(h Holder) *holder {
+	if int(h) >= len(t.holders) || t.holders[h] == nil {
+		panic("invariant: the holder was added and not freed")
+	}
+	return t.holders[h]
+}
+
+// writable is holder for calls that change or enumerate facts.
+func (t *Tree) writable(h Holder) *holder {
+	hs := t.holder(h)
+	if hs.clearing {
+		panic("invariant: nothing but Clear uses a holder that is being cleared")
+	}
+	return hs
+}
+
+// hash is what the tables use; keys and handles are strangers' words.
+func (t *Tree) hash(x uint64) uint32 {
+	return uint32(fold(x^t.seed, 0xD6E8FEB86659FD93) >> 32)
+}
+
+// finish ends a writing call.
+func (t *Tree) finish() {
+	t.flush()
+	t.dropEmptied()
+	t.reclaim(64)
 }

@@ -1,20 +1,141 @@
 package radix
 
-import "testing"
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
 
-func TestTreeSmoke(t *testing.T) {
+func ExampleTree() {
+	hasher := NewHasher([]byte("mesh secret"))
+	prompt := make([]uint32, 48)
+	keys := hasher.AppendKeys(nil, hasher.Root("tokens", "", ""), 16, prompt)
+
 	tree := NewTree(TreeConfig{})
 	defer tree.Close()
 	h := tree.AddHolder()
-	tree.Store(h, 0, 2, []Key{1, 2, 3, 4}, []uint64{10, 20}, func(Fact) Meta { return 1 })
+	tree.Store(h, 0, 1, keys[:2], []uint64{11, 12}, func(f Fact) Meta { return f.Meta + 1 })
+
 	var m Match
-	tree.NewReader().Match([]Key{1, 2, 3, 9}, &m)
-	if len(m.Holders()) != 1 || m.Depth(ClassGPU, h) != 3 {
-		t.Fatal(m.Holders(), m.Depth(ClassGPU, h))
+	tree.NewReader().Match(keys, &m)
+	for _, h := range m.Holders() {
+		fmt.Println("holder", h, "has", m.Depth(ClassGPU, h), "of", len(keys), "blocks")
 	}
-	tree.Remove(h, []uint64{10, 10}, func(f Fact) Meta { return f.Meta - 1 })
-	tree.NewReader().Match([]Key{1, 2, 3, 9}, &m)
-	if len(m.Holders()) != 0 || tree.Count(h) != 1 {
-		t.Fatal(m.Holders(), tree.Count(h))
+	// Output: holder 0 has 2 of 3 blocks
+}
+
+func TestRemoveRepeatedHandleUpdatesTwice(t *testing.T) {
+	tree := NewTree(TreeConfig{})
+	defer tree.Close()
+	h := tree.AddHolder()
+	tree.Store(h, 0, 1, []Key{1, 2}, []uint64{10, 20}, func(Fact) Meta { return 2 })
+	calls := 0
+	tree.Remove(h, []uint64{10, 20, 10, 10}, func(f Fact) Meta { calls++; return f.Meta - 1 })
+	if _, ok := tree.Get(h, 10); ok || calls != 3 || tree.Count(h) != 1 {
+		t.Fatalf("handle known: %v, updates %d, facts %d", ok, calls, tree.Count(h))
+	}
+}
+
+// TestMatchDuringWrites checks under the race detector that facts which do not
+// change are seen exactly at every moment, while others come and go around
+// them.
+func TestMatchDuringWrites(t *testing.T) {
+	const readers, rounds = 3, 400
+	tree := NewTree(TreeConfig{})
+	defer tree.Close()
+	chain := func(seed, n int) (keys []Key) {
+		for i := range n {
+			keys = append(keys, Key(fold(uint64(seed)*0x9E3779B97F4A7C15+1, uint64(i+1)*0xD6E8FEB86659FD93)))
+		}
+		return keys
+	}
+	handles := func(keys []Key) (out []uint64) {
+		for _, k := range keys {
+			out = append(out, uint64(k))
+		}
+		return out
+	}
+	one := func(Fact) Meta { return 1 }
+	none := func(Fact) Meta { return 0 }
+	stable, busy := tree.AddHolder(), tree.AddHolder()
+	for range 70 {
+		tree.AddHolder()
+	}
+	far := tree.AddHolder()
+	prefix := chain(0, 40)
+	tree.Store(stable, 0, 1, prefix, handles(prefix), one)
+
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			reader := tree.NewReader()
+			var m Match
+			for i := 0; !stop.Load(); i++ {
+				q := append(prefix[:len(prefix):len(prefix)], chain(i%8+1, 100)...)
+				reader.Match(q, &m)
+				if got := m.Depth(ClassGPU, stable); got != len(prefix) {
+					t.Errorf("stable holder: depth %d, want %d", got, len(prefix))
+					return
+				}
+				if got := m.Depth(ClassAny, busy); got > len(q) {
+					t.Errorf("busy holder: depth %d of %d", got, len(q))
+					return
+				}
+			}
+		})
+	}
+	for i := range rounds {
+		h := []Holder{busy, far}[i%2]
+		tail := chain(i%8+1, 100)
+		n := 1 + i*7%100
+		tree.Store(h, 0, 1, prefix[:i%40+1], handles(prefix[:i%40+1]), one)
+		tree.Store(h, prefix[39], 1, tail[:n], handles(tail[:n]), one)
+		switch i % 5 {
+		case 0:
+			tree.Remove(h, handles(prefix), none)
+		case 1:
+			tree.Remove(h, handles(tail[:n/2]), none)
+		case 2, 3:
+			for !tree.Clear(h, 50) {
+			}
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+func TestMatchDoesNotAllocate(t *testing.T) {
+	tree := NewTree(TreeConfig{})
+	defer tree.Close()
+	h := tree.AddHolder()
+	keys := []Key{1, 2, 3}
+	tree.Store(h, 0, 1, keys, []uint64{1, 2, 3}, func(Fact) Meta { return 1 })
+	reader := tree.NewReader()
+	var m Match
+	reader.Match(keys, &m)
+	if n := testing.AllocsPerRun(100, func() { reader.Match(keys, &m) }); n != 0 {
+		t.Fatalf("%v allocations a match", n)
+	}
+}
+
+func TestManyReadersAtOnceNeverWait(t *testing.T) {
+	tree := NewTree(TreeConfig{})
+	defer tree.Close()
+	var slots []*slot
+	for range 3*slotsPerBlock + 1 {
+		slots = append(slots, tree.epochs.enter(0))
+	}
+	began := tree.epochs.now.Load()
+	tree.epochs.now.Add(5)
+	if got := tree.epochs.oldest(); got != began {
+		t.Fatalf("oldest %d, want %d", got, began)
+	}
+	for _, s := range slots {
+		s.leave()
+	}
+	if got := tree.epochs.oldest(); got != began+5 {
+		t.Fatalf("oldest %d, want %d", got, began+5)
 	}
 }

@@ -1,0 +1,147 @@
+package radix
+
+// pending gathers one holder's new levels on one line, so that a run costs
+// one set transition per line.
+type pending struct {
+	line   uint32 // noLine: nothing pending
+	holder Holder
+	mask   uint32
+	levels [lineLen]uint8
+	mixed  bool // levels differ
+	level  uint8
+}
+
+// mark notes that the page of perPage blocks up to off has a new level from
+// its fact line; spilled facts over the same blocks count too.
+func (t *Tree) mark(h Holder, line, off uint32, perPage int, level uint8) {
+	p := &t.pending
+	if p.line != line || p.holder != h {
+		t.flush()
+		p.line, p.holder, p.mask, p.mixed, p.level = line, h, 0, false, level
+	}
+	spills := t.holders[h].spills > 0
+	for i := off + 1 - uint32(perPage); i <= off; i++ {
+		l := level
+		if spills {
+			l = max(l, t.coverLevel(h, line<<lineShift|i))
+		}
+		p.levels[i] = l
+		p.mixed = p.mixed || l != p.level
+		p.mask |= 1 << i
+	}
+}
+
+// flush publishes what is pending.
+func (t *Tree) flush() {
+	p := &t.pending
+	if p.line == noLine {
+		return
+	}
+	hot := t.lines.hot.at(p.line)
+	w := hot.w.Load()
+	n, had := int(t.lines.cold.at(p.line).n), wCount(w)
+	if w&wMixed == 0 && !p.mixed && p.mask == 1<<n-1 && (had == n || had == 0) {
+		if id := t.sets.with(uint32(w), p.holder, p.level); id != uint32(w) || had == 0 {
+			t.sets.ref(id, 1)
+			t.publish(hot, w, makeW(id, n), n)
+			t.unref(uint32(w), 1)
+		}
+	} else {
+		t.flushMixed(hot, w, n, had)
+	}
+	p.line = noLine
+}
+
+// flushMixed handles lines whose blocks differ, now or before.
+func (t *Tree) flushMixed(hot *hotLine, w uint64, n, had int) {
+	p := &t.pending
+	var old, ids [lineLen]uint32
+	var rec *mixedLine
+	if w&wMixed != 0 {
+		rec = t.mixed.at(uint32(w))
+	}
+	same := true
+	from, level, to := noSet, uint8(0), noSet // the last transition
+	for i := range n {
+		if i < had {
+			if old[i] = uint32(w); rec != nil {
+				old[i] = rec[i].Load()
+			}
+		}
+		ids[i] = old[i]
+		if p.mask>>i&1 == 1 {
+			if old[i] != from || p.levels[i] != level {
+				from, level = old[i], p.levels[i]
+				to = t.sets.with(from, p.holder, level)
+			}
+			ids[i] = to
+		}
+		// A set just made has no reference yet, so count at once.
+		t.sets.ref(ids[i], 1)
+		same = same && ids[i] == ids[0]
+	}
+	next := makeW(ids[0], n)
+	switch {
+	case same:
+		t.sets.ref(ids[0], 1) // for the line; the slots' go below
+	case rec != nil:
+		next = makeW(uint32(w), n) | wMixed
+	default:
+		id := t.mixed.take()
+		next = makeW(id, n) | wMixed
+		rec = t.mixed.at(id)
+	}
+	if !same {
+		for i := range n {
+			if rec[i].Load() != ids[i] {
+				rec[i].Store(ids[i])
+			}
+		}
+	}
+	t.publish(hot, w, next, n)
+	if same {
+		for i := range n {
+			t.unref(ids[i], 1)
+		}
+	}
+	if w&wMixed == 0 {
+		if had > 0 {
+			t.unref(uint32(w), 1)
+		}
+		return
+	}
+	for i := range had {
+		t.unref(old[i], 1)
+	}
+	if same {
+		t.retire(retiredMixed, uint32(w))
+	}
+}
+
+// publish stores a line's new word in the order of I2.
+func (t *Tree) publish(hot *hotLine, w, next uint64, n int) {
+	if w == next {
+		return
+	}
+	line := t.pending.line
+	keys := t.lines.keys.at(line)
+	if wCount(w) != n {
+		hot.last.Store(uint64(keys[n-1]))
+	}
+	hot.w.Store(next)
+	if w == 0 {
+		t.heads.insert(t.hash(uint64(keys[0])), line)
+	}
+	if uint32(next) == 0 && next&wMixed == 0 {
+		if cold := t.lines.cold.at(line); !cold.empty {
+			cold.empty = true
+			t.emptied = append(t.emptied, line)
+		}
+	}
+}
+
+func (t *Tree) unref(id, n uint32) {
+	if t.sets.unref(id, n) {
+		t.retire(retiredSet, id)
+	}
+}

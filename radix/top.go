@@ -1,0 +1,141 @@
+package radix
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// Prefix is one much-shared piece of the tree.
+type Prefix struct {
+	Key     Key // last block
+	Parent  Key // the block before this piece; 0 if unknown
+	Depth   int // blocks from the first known one up to Key
+	Blocks  int // blocks of this piece
+	Holders []Holder
+}
+
+// Ranking looks for the most shared prefixes in steps, so that a writer can
+// work in between. Pieces are ranked by holders times blocks.
+type Ranking struct {
+	t    *Tree
+	n    int
+	next uint32
+	best []ranked // ascending by score, at most n
+}
+
+type ranked struct {
+	score  int
+	line   uint32
+	head   Key // tells whether line is still the same
+	blocks int
+}
+
+// Rank begins a search for the n most shared prefixes.
+func (t *Tree) Rank(n int) *Ranking { return &Ranking{t: t, n: n, next: 1} }
+
+// Step looks at about maxLines lines of 16 blocks, some 5 ns each, and reports
+// whether all have been seen.
+func (r *Ranking) Step(maxLines int) (done bool) {
+	end := min(r.t.lines.edge, r.next+uint32(max(maxLines, 1)))
+	for ; r.next < end; r.next++ {
+		w := r.t.lines.hot.at(r.next).w.Load()
+		if w == 0 {
+			continue
+		}
+		set, blocks := uint32(w), wCount(w)
+		if w&wMixed != 0 {
+			rec := r.t.mixed.at(set)
+			set = rec[0].Load()
+			n := 1
+			for n < blocks && rec[n].Load() == set {
+				n++
+			}
+			blocks = n
+		}
+		r.add(r.next, blocks, r.t.sets.size(set)*blocks)
+	}
+	return r.next >= r.t.lines.edge
+}
+
+func (r *Ranking) add(line uint32, blocks, score int) {
+	if score == 0 || r.n <= 0 || len(r.best) == r.n && score <= r.best[0].score {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(r.best, score, func(e ranked, s int) int { return cmp.Compare(e.score, s) })
+	r.best = slices.Insert(r.best, at, ranked{score, line, r.t.lines.keys.at(line)[0], blocks})
+	if len(r.best) > r.n {
+		r.best = r.best[1:]
+	}
+}
+
+// Prefixes describes what has been found, best first; what has gone since is
+// left out. It climbs at most maxClimb lines for each depth.
+func (r *Ranking) Prefixes() []Prefix {
+	var out []Prefix
+	for _, e := range slices.Backward(r.best) {
+		cold := r.t.lines.cold.at(e.line)
+		w := r.t.lines.hot.at(e.line).w.Load()
+		if w == 0 || r.t.lines.keys.at(e.line)[0] != e.head || wCount(w) < e.blocks {
+			continue
+		}
+		set := uint32(w)
+		if w&wMixed != 0 {
+			set = r.t.mixed.at(set)[0].Load()
+		}
+		out = append(out, Prefix{
+			Key: r.t.lines.keys.at(e.line)[e.blocks-1], Parent: cold.parent,
+			Depth: r.t.climb(cold.parent) + e.blocks, Blocks: e.blocks,
+			Holders: r.t.sets.list(set),
+		})
+	}
+	return out
+}
+
+const maxClimb = 4096
+
+// climb counts the known blocks up to and including k.
+func (t *Tree) climb(k Key) (depth int) {
+	for range maxClimb {
+		if k == 0 {
+			break
+		}
+		loc := t.lookup(k, t.hash(uint64(k)))
+		if loc == 0 {
+			break
+		}
+		depth += int(loc&lineMask) + 1
+		k = t.lines.cold.at(loc >> lineShift).parent
+	}
+	return depth
+}
+
+// Top lists the n most shared prefixes in one step; O(lines).
+func (t *Tree) Top(n int) []Prefix {
+	r := t.Rank(n)
+	for !r.Step(1 << 16) {
+	}
+	return r.Prefixes()
+}
+
+// size counts the holders of a set.
+func (s *sets) size(id uint32) int {
+	planes, width := s.planes(id)
+	n := 0
+	for _, w := range planes[2*width:] {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// list names the holders of a set.
+func (s *sets) list(id uint32) []Holder {
+	planes, width := s.planes(id)
+	var out []Holder
+	for i, w := range planes[2*width:] {
+		for ; w != 0; w &= w - 1 {
+			out = append(out, Holder(i*64+bits.TrailingZeros64(w)))
+		}
+	}
+	return out
+}
