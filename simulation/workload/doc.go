@@ -12,7 +12,7 @@
 //
 // Invariants, each held by a test:
 //
-//	I1  one seed, one workload, on every machine
+//	I1  one seed, one workload
 //	I2  page keys, token ids and text agree: the keys of two prompts are equal
 //	    up to page i exactly if their tokens are
 //	I3  a request that waits for another one comes after it in the list
