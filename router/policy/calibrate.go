@@ -38,7 +38,7 @@ type Sample struct {
 // with the power 0.05; a request that mostly waited, or whose prefill drowns in
 // one decode step, says little about prefill rates and counts little.
 func (c Calibrator) FirstToken(s Sample) Calibrator {
-	if !(s.Predicted > 0 && s.Prefill > 0 && s.Seen > 0) || math.IsInf(s.Seen+s.Predicted, 0) {
+	if !(s.Predicted > 0 && s.Prefill > 0 && s.Seen > 0) || math.IsInf(s.Seen+s.Predicted+s.Prefill, 1) {
 		return c
 	}
 	off := math.Log(s.Seen / s.Predicted)

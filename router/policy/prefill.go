@@ -8,8 +8,17 @@ func DefaultRates() Rates {
 	return Rates{A: 0.015, B: 40e-6, CQ: 1e-9, T0: 0.016, Chunk: 8192, Speed: 1}
 }
 
+// sane reports whether every rate is a usable number.
+func (r *Rates) sane() bool {
+	return r.B > 0 && r.B < 1 && r.A >= 0 && r.A < 100 && r.CQ >= 0 && r.CQ < 1 &&
+		r.T0 >= 0 && r.T0 < 100 && r.Chunk > 0 && r.Speed > 0 && r.Speed < math.MaxFloat64
+}
+
 // usable replaces what is missing or not a number by the defaults.
 func (r Rates) usable() Rates {
+	if r.sane() {
+		return r
+	}
 	if !(r.B > 0 && r.B < 1) {
 		speed := r.Speed
 		r = DefaultRates()
@@ -42,7 +51,10 @@ func (r Rates) Prefill(uncached, tokens int) float64 {
 
 func (r *Rates) prefill(uncached, tokens int) float64 {
 	u, l := float64(uncached), float64(tokens)
-	steps := (uncached + r.Chunk - 1) / r.Chunk
+	steps := 1
+	if uncached > r.Chunk {
+		steps = (uncached + r.Chunk - 1) / r.Chunk
+	}
 	return float64(steps)*r.A + r.B*u + r.CQ*u*(2*l-u)
 }
 
@@ -69,30 +81,45 @@ func Relative(rates []Rates) {
 // on a slower tier costs its transfer.
 func (q *query) own(pos int) (matched int, seconds float64) {
 	c := &q.cands[pos]
+	if c.Rates.sane() {
+		return q.ownAt(c, &c.Rates)
+	}
 	rates := c.Rates.usable()
+	return q.ownAt(c, &rates)
+}
+
+func (q *query) ownAt(c *Candidate, rates *Rates) (matched int, seconds float64) {
 	tokens := max(q.req.Tokens, 1)
 	limit := tokens - 1 // engines compute at least the last token
 	gpu := min(max(q.onGPU(c), 0), limit)
 	matched, seconds = gpu, rates.prefill(tokens-gpu, tokens)
-	try := func(depth int, perToken float64) {
-		if depth = min(depth, limit); depth <= gpu {
-			return
+	if max(c.CPU, c.Disk, c.Pool) <= gpu {
+		return matched, seconds
+	}
+	tiers := &q.cfg.Tiers
+	for _, tier := range [...]struct {
+		depth    int
+		perToken float64
+	}{{c.CPU, tiers.CPU}, {c.Disk, tiers.Disk}, {c.Pool, tiers.Pool}} {
+		depth := min(tier.depth, limit)
+		if depth <= gpu {
+			continue
 		}
-		if s := rates.prefill(tokens-depth, tokens) + perToken*float64(depth-gpu); s < seconds {
+		if s := rates.prefill(tokens-depth, tokens) + tier.perToken*float64(depth-gpu); s < seconds {
 			matched, seconds = depth, s
 		}
 	}
-	try(c.CPU, q.cfg.Tiers.CPU)
-	try(c.Disk, q.cfg.Tiers.Disk)
-	try(c.Pool, q.cfg.Tiers.Pool)
 	return matched, seconds
 }
 
 // onGPU is the depth expected on the GPU: confirmed facts, suspect ones
 // discounted, or what dispatches are expected to have left there.
 func (q *query) onGPU(c *Candidate) int {
-	suspect := min(max(c.Suspect, 0), c.GPU)
-	confirmed := c.GPU - int(float64(suspect)*(1-q.cfg.Tiers.Suspect))
+	confirmed := c.GPU
+	if c.Suspect > 0 {
+		suspect := min(c.Suspect, confirmed)
+		confirmed -= int(float64(suspect) * (1 - q.cfg.Tiers.Suspect))
+	}
 	return max(confirmed, c.Predicted)
 }
 
@@ -102,9 +129,9 @@ func (q *query) remaining(c *Candidate, held float64) float64 {
 	if !(held > 0) {
 		return 0
 	}
-	since := math.Max(float64(q.view.NowMs-c.FirstToken)/1000, 0)
-	if c.FirstToken == 0 {
-		since = 0
+	floor := q.cfg.TTFT.ProgressFloor * held
+	if c.FirstToken == 0 || q.view.NowMs <= c.FirstToken {
+		return held
 	}
-	return math.Max(held-since, q.cfg.TTFT.ProgressFloor*held)
+	return max(held-float64(q.view.NowMs-c.FirstToken)/1000, floor)
 }

@@ -17,10 +17,13 @@ type query struct {
 	live []int // positions that may be picked, ascending; never empty
 	all  bool  // every weight is 0: weights do not count
 
-	matched []int     // by position, filled by match
-	prefill []float64 // own prefill seconds s
+	// By position, live ones only.
+	matched []int     // filled by match
+	prefill []float64 // own prefill seconds s; filled by match
 	base    []float64
 	waiting []float64
+	share   []float64 // s over the replica's speed
+	fewest  float64   // n_min
 }
 
 var queries = sync.Pool{New: func() any { return new(query) }}
@@ -96,6 +99,7 @@ type best struct {
 	score float64
 	ties  int
 	quiet bool // keep scores out of the explanation
+	first bool // exact ties go to the first one offered
 }
 
 func (b *best) offer(pos int, score float64) {
@@ -108,7 +112,7 @@ func (b *best) offer(pos int, score float64) {
 	switch {
 	case b.pos < 0 || score < b.score:
 		b.pos, b.score, b.ties = pos, score, 1
-	case score == b.score:
+	case score == b.score && !b.first:
 		b.ties++
 		if b.q.view.Rand.IntN(b.ties) == 0 {
 			b.pos = pos

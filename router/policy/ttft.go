@@ -16,8 +16,6 @@ func pickTTFT(q *query) (int, Reason) {
 	if q.stale() {
 		return q.fallback(), ReasonStale
 	}
-	q.match()
-	q.weigh()
 	b := best{q: q, pos: -1}
 	q.score(&b)
 	if pos, ok := q.guard(b.pos); ok {
@@ -29,26 +27,35 @@ func pickTTFT(q *query) (int, Reason) {
 	return b.pos, q.prefixReason(b.pos)
 }
 
-// weigh fills base and waiting of every live candidate and pours.
+// weigh fills matched, prefill, share, waiting and base of every live
+// candidate, and pours.
 func (q *query) weigh() {
 	cfg := &q.cfg.TTFT
-	q.base = grow(q.base, len(q.cands))
-	q.waiting = grow(q.waiting, len(q.cands))
+	n := len(q.cands)
+	q.matched, q.prefill = grow(q.matched, n), grow(q.prefill, n)
+	q.base, q.waiting, q.share = grow(q.base, n), grow(q.waiting, n), grow(q.share, n)
 	mirrored := float64(min(q.view.Peers, cfg.YoungCap) - 1) // peers that may be doing the same unseen
-	step := 0.0
+	steps := 0.0
 	for _, i := range q.live {
 		c := &q.cands[i]
-		held, n := c.Prefill, float64(c.Waiting)
+		rates := &c.Rates
+		if !rates.sane() {
+			fixed := rates.usable()
+			rates = &fixed
+		}
+		q.matched[i], q.prefill[i] = q.ownAt(c, rates)
+		q.share[i] = q.prefill[i] / rates.Speed
+		held, waiting := c.Prefill, float64(c.Waiting)
 		if mirrored > 0 {
 			held += mirrored * c.YoungPrefill
-			n += mirrored * float64(c.YoungCount)
+			waiting += mirrored * float64(c.YoungCount)
 		}
-		stream := cfg.StreamWeight * c.Rates.usable().T0
-		step += stream
-		q.waiting[i] = n
-		q.base[i] = q.remaining(c, held) + stream*float64(c.Streams)
+		step := cfg.StreamWeight * rates.T0
+		steps += step
+		q.waiting[i] = waiting
+		q.base[i] = q.remaining(c, held) + step*float64(c.Streams)
 	}
-	q.pour(q.unseen(step / float64(len(q.live))))
+	q.pour(q.unseen(steps / float64(len(q.live))))
 }
 
 // unseen is the work, in seconds, that other peers are expected to have sent
@@ -68,16 +75,21 @@ func (q *query) unseen(step float64) float64 {
 
 // score offers every live candidate to b.
 func (q *query) score(b *best) {
+	q.weigh()
+	q.fewest = math.MaxFloat64
+	for _, i := range q.live {
+		q.fewest = min(q.fewest, q.waiting[i])
+	}
+	for _, i := range q.live {
+		b.offer(i, q.total(i))
+	}
+}
+
+// total is the score of one candidate.
+func (q *query) total(i int) float64 {
 	cfg := &q.cfg.TTFT
-	fewest := math.MaxFloat64
-	for _, i := range q.live {
-		fewest = min(fewest, q.waiting[i])
-	}
-	for _, i := range q.live {
-		s := q.prefill[i]
-		crowd := (cfg.WaitWeight*q.waiting[i] + cfg.MinWaitWeight*fewest) * s / q.cands[i].Rates.usable().Speed
-		b.offer(i, (q.base[i]+s+crowd)/q.weight(i))
-	}
+	crowd := (cfg.WaitWeight*q.waiting[i] + cfg.MinWaitWeight*q.fewest) * q.share[i]
+	return (q.base[i] + q.prefill[i] + crowd) / q.weight(i)
 }
 
 // guard notices that the load view is older than the gap between decisions
@@ -109,9 +121,7 @@ func (q *query) session(b *best) (int, bool) {
 		return 0, false
 	}
 	home := q.home(mix(q.req.Session), -1)
-	s := q.prefill[home]
-	n := q.waiting[home] * q.cfg.TTFT.WaitWeight
-	return home, (q.base[home]+s+n*s)/q.weight(home) <= b.score+slack
+	return home, q.total(home) <= b.score+slack
 }
 
 // stale reports whether the view is too old to compare the whole fleet by.
@@ -121,8 +131,8 @@ func (q *query) stale() bool {
 }
 
 // fallback compares only replicas that do not depend on a fresh view: the
-// request's two rendezvous replicas and the best known holder. A request's
-// turns keep meeting there.
+// request's two rendezvous replicas and the best known holder, ties in that
+// order. The turns of a session keep meeting there.
 func (q *query) fallback() int {
 	key, ok := q.req.affinityKey()
 	if !ok {
@@ -142,9 +152,7 @@ func (q *query) fallback() int {
 			q.live = append(q.live, i)
 		}
 	}
-	q.match()
-	q.weigh()
-	b := best{q: q, pos: -1}
+	b := best{q: q, pos: -1, first: true}
 	q.score(&b)
 	return b.pos
 }

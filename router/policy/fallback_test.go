@@ -1,0 +1,207 @@
+package policy
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestStaleViewFallsBackToRendezvous(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	cands := idle(12)
+	v := &View{NowMs: 1_000_000, AgeMs: 10_000, Peers: 4, Rand: seeded(1)}
+	picked := map[int]int{}
+	for session := range uint64(200) {
+		req := &Request{Tokens: 300, Session: session + 1}
+		first := decide(t, p, req, v, cands)
+		if first.Reason != ReasonStale {
+			t.Fatalf("reason %s", first.Reason)
+		}
+		for range 5 {
+			if again := decide(t, p, req, v, cands); again.Pos != first.Pos {
+				t.Fatal("two turns of a session part under a stale view")
+			}
+		}
+		picked[first.Pos]++
+	}
+	if len(picked) < 10 {
+		t.Errorf("sessions use %d of 12 replicas", len(picked))
+	}
+	v.AgeMs, v.IndexAgeMs = 10, 10_000
+	if d := decide(t, p, &Request{Tokens: 300, Session: 1}, v, cands); d.Reason != ReasonStale {
+		t.Error("an old index alone does not count as stale")
+	}
+}
+
+func TestStaleViewStillUsesTheBestKnownHolder(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	cands := idle(12)
+	cands[7].GPU = 29_000
+	v := &View{NowMs: 1_000_000, AgeMs: 10_000, Peers: 4, Rand: seeded(1)}
+	for session := range uint64(50) {
+		if d := decide(t, p, &Request{Tokens: 30_000, Session: session + 1}, v, cands); d.Pos != 7 {
+			t.Fatalf("picked %d, the holder is 7", d.Pos)
+		}
+	}
+}
+
+func TestSessionAffinityWithinItsSlack(t *testing.T) {
+	p := mustNew(t, "ttft", func(c *Config) { c.TTFT.SessionSlack = 0.5 })
+	cands := idle(6)
+	req := &Request{Tokens: 200, Session: 42}
+	home := decide(t, p, req, quiet(1), cands)
+	if home.Reason != ReasonSession {
+		t.Fatalf("reason %s", home.Reason)
+	}
+	c := &cands[home.Pos]
+	c.Waiting, c.Prefill, c.FirstToken = 1, 0.2, 1_000_000
+	if d := decide(t, p, req, quiet(2), cands); d.Pos != home.Pos {
+		t.Error("a session left home for less than its slack")
+	}
+	c.Prefill = 5
+	if d := decide(t, p, req, quiet(3), cands); d.Pos == home.Pos {
+		t.Error("a session waits 5 s at home with 0.5 s of slack")
+	}
+}
+
+func TestTiersCountAtTheirTransferCost(t *testing.T) {
+	req := &Request{Tokens: 10_000}
+	r := DefaultRates()
+	cases := []struct {
+		name string
+		set  func(*Candidate)
+		tier float64
+		want int
+	}{
+		{"host memory beats computing", func(c *Candidate) { c.GPU, c.CPU = 1000, 9000 }, 5e-6, 9000},
+		{"a slow disk does not", func(c *Candidate) { c.GPU, c.Disk = 1000, 9000 }, 1e-3, 1000},
+		{"a pool counts for every member", func(c *Candidate) { c.Pool = 9000 }, 5e-6, 9000},
+		{"deeper on a slower tier", func(c *Candidate) { c.GPU, c.CPU, c.Disk = 1000, 2000, 9000 }, 5e-6, 9000},
+	}
+	for _, c := range cases {
+		p := mustNew(t, "ttft", func(cfg *Config) { cfg.Tiers = TierConfig{CPU: c.tier, Disk: c.tier, Pool: c.tier} })
+		cands := idle(1)
+		c.set(&cands[0])
+		d := decide(t, p, req, quiet(1), cands)
+		if d.Matched != c.want {
+			t.Errorf("%s: matched %d, want %d", c.name, d.Matched, c.want)
+		}
+		cost := r.Prefill(10_000-c.want, 10_000)
+		if c.want > 1000 {
+			cost += c.tier * float64(c.want-cands[0].GPU)
+		}
+		if diff := d.Prefill - cost; diff > 1e-9 || diff < -1e-9 {
+			t.Errorf("%s: prefill %v, want %v", c.name, d.Prefill, cost)
+		}
+	}
+}
+
+func TestSuspectsWeighLess(t *testing.T) {
+	cands := idle(2)
+	cands[0].GPU, cands[0].Suspect = 8000, 8000
+	cands[1].GPU = 6000
+	p := mustNew(t, "ttft", nil)
+	if d := decide(t, p, &Request{Tokens: 10_000}, quiet(1), cands); d.Pos != 1 || d.Matched != 6000 {
+		t.Errorf("%+v: suspect facts count in full", d)
+	}
+	cands[0].Predicted = 8000 // a prediction vouches for them
+	if d := decide(t, p, &Request{Tokens: 10_000}, quiet(1), cands); d.Pos != 0 {
+		t.Error("a prediction does not settle suspect facts")
+	}
+}
+
+func TestOperatorWeightScalesTheScore(t *testing.T) {
+	cands := idle(2)
+	cands[0].Weight = 0.25
+	for seed := range uint64(50) {
+		if d := decide(t, mustNew(t, "ttft", nil), &Request{Tokens: 1000}, quiet(seed), cands); d.Pos != 1 {
+			t.Fatal("a replica in slow start was preferred")
+		}
+	}
+	cands[1].Waiting, cands[1].Prefill = 1, 10
+	if d := decide(t, mustNew(t, "ttft", nil), &Request{Tokens: 1000}, quiet(1), cands); d.Pos != 0 {
+		t.Error("a replica in slow start gets nothing although the other one is busy")
+	}
+}
+
+func TestExactTiesAreUniform(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	cands := idle(8)
+	v := quiet(5)
+	count := make([]int, 8)
+	for range 8000 {
+		count[p.Decide(&Request{Tokens: 500}, v, cands, nil).Pos]++
+	}
+	for i, n := range count {
+		if n < 850 || n > 1150 {
+			t.Errorf("replica %d won %d of 8000 ties", i, n)
+		}
+	}
+}
+
+func TestScoresMarkWhatWasNotConsidered(t *testing.T) {
+	cands := idle(3)
+	cands[1].Weight = 0
+	scores := []float64{1, 2, 3}
+	mustNew(t, "ttft", nil).Decide(&Request{Tokens: 10}, quiet(1), cands, scores)
+	if scores[1] < 1e300 || scores[0] > 1 || scores[2] > 1 {
+		t.Errorf("scores %v", scores)
+	}
+}
+
+func TestDecisionsDoNotAllocate(t *testing.T) {
+	cands := idle(64)
+	for _, name := range Names() {
+		p := mustNew(t, name, nil)
+		v := &View{NowMs: 1_000_000, AgeMs: 10, Peers: 8, Lambda: 50, MeanS: 0.3, Rand: seeded(1)}
+		req := &Request{Tokens: 4096, Session: 5, Key: 6}
+		if n := testing.AllocsPerRun(200, func() { p.Decide(req, v, cands, nil) }); n > 4 {
+			// 0 in BenchmarkDecide; the race detector empties pools at random
+			t.Errorf("I4: %s allocates %v times", name, n)
+		}
+	}
+}
+
+func TestI7CalibratorStaysInItsClamp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := NewCalibrator(Rates{})
+		for range rapid.IntRange(0, 60).Draw(t, "samples") {
+			c = c.FirstToken(Sample{drawSeconds(t, "predicted"), drawSeconds(t, "prefill"), drawSeconds(t, "seen")})
+			c = c.Run(drawSeconds(t, "run"), rapid.IntRange(-1, 99).Draw(t, "tokens"))
+		}
+		r, base := c.Rates(), DefaultRates()
+		if f := r.B / base.B; !(f >= 1/maxFactor/1.001 && f <= maxFactor*1.001) {
+			t.Fatalf("I7: factor %v", f)
+		}
+		if !(r.T0 > 0 && r.T0 <= 11) {
+			t.Fatalf("I7: decode step %v", r.T0)
+		}
+	})
+}
+
+func TestCalibratorFindsAFactor(t *testing.T) {
+	for _, truth := range []float64{0.1, 0.5, 1, 2, 10} {
+		c := NewCalibrator(DefaultRates())
+		rnd := seeded(8)
+		for range 200 {
+			tokens := 500 + rnd.IntN(8000)
+			s := c.Rates().Prefill(tokens, tokens)
+			seen := DefaultRates().Prefill(tokens, tokens) * truth * (0.8 + 0.4*rnd.Float64())
+			c = c.FirstToken(Sample{Predicted: s, Prefill: s, Seen: seen})
+		}
+		if f := c.Rates().B / DefaultRates().B; f < truth*0.85 || f > truth*1.15 {
+			t.Errorf("learned a factor of %.3f, truth %.3f", f, truth)
+		}
+	}
+}
+
+func TestCalibratorTakesTheLeastStep(t *testing.T) {
+	c := NewCalibrator(Rates{})
+	for _, s := range []float64{3, 2, 1, 1.5, 2.5} {
+		c = c.Run(s, 100)
+	}
+	c = c.Run(0.0001, 3) // two chunks in one packet say nothing
+	if got := c.Rates().T0; got < 0.01 || got > 0.0101 {
+		t.Errorf("idle step %v, want 0.01", got)
+	}
+}
