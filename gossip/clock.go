@@ -63,18 +63,16 @@ func (c *Core) clockOf(cn *conn, sent int64) {
 	}
 	cn.clock = max(cn.clock, sent)
 	cn.offset.add(c.now, sent)
+	if cn.class == Fast && cn.peer != nil {
+		cn.peer.viewAt = max(cn.peer.viewAt, c.now-cn.delay(c.now))
+	}
 }
 
-// delay is how long a frame that says sent was on its way, at least 0.
+// delay is how long the latest frame was on its way, beyond the shortest way,
+// ms.
 func (cn *conn) delay(now int64) int64 {
 	return max(0, now-cn.clock-cn.offset.min())
 }
 
-// viewAge is how old what this peer knows of p is, ms: by the clock of its
-// latest fast frame. A peer never heard counts from when it came up.
-func (c *Core) viewAge(p *peer) int64 {
-	if fast := p.conns[Fast]; fast != nil && fast.clock != 0 {
-		return fast.delay(c.now)
-	}
-	return max(0, c.now-p.reachedAt)
-}
+// viewAge is how old what this peer knows of p is, ms.
+func (c *Core) viewAge(p *peer) int64 { return max(0, c.now-p.viewAt) }

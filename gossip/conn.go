@@ -99,6 +99,9 @@ func (c *Core) drop(cn *conn) {
 		c.forget(p) // only its hello vouched for it
 		return
 	}
+	if c.now-cn.knownAt >= silenceMs {
+		p.tries[cn.class] = 0 // one that ends sooner is dialed with growing waits
+	}
 	c.planDial(p, cn.class)
 }
 
@@ -108,7 +111,7 @@ func (c *Core) unsend(p *peer, cn *conn) {
 		c.stopSending(p)
 		c.reowe(p, cn)
 	} else {
-		p.needFull = true
+		p.needFull, p.inDigest = true, false
 		p.asks = nil
 	}
 	c.dropDonor(p)
@@ -162,18 +165,12 @@ func (c *Core) dialing(p *peer, class Class) bool {
 	return false
 }
 
-// attach makes cn the connection of its class to p. Of two, one goes: of two
-// dialed by one side, and of one that stood a while, the older; of two dialed
-// at the same moment by both, the larger id's. Both sides decide alike.
+// attach makes cn the connection of its class to p, if no better one stands.
 func (c *Core) attach(cn *conn, p *peer) bool {
 	old := p.conns[cn.class]
-	if old != nil {
-		same := old.dialed == cn.dialed
-		smaller := cn.dialed == c.cfg.Self.Less(p.id) // the smaller id dialed cn
-		if !same && c.now-old.knownAt < settleMs && !smaller {
-			c.hangup(cn, "duplicate connection")
-			return false
-		}
+	if old != nil && !c.better(cn, old, p) {
+		c.hangup(cn, "duplicate connection")
+		return false
 	}
 	cn.peer, cn.knownAt = p, c.now
 	p.conns[cn.class] = cn
@@ -181,7 +178,23 @@ func (c *Core) attach(cn *conn, p *peer) bool {
 		c.hangup(old, "duplicate connection")
 		c.unsend(p, old)
 	}
-	p.tries[cn.class], p.dialAt[cn.class] = 0, 0
+	p.dialAt[cn.class] = 0
 	p.reachedAt = c.now
 	return true
+}
+
+// better decides between two connections to p; both ends decide alike. Of two
+// dialed by one side the one it dialed later stays. Of two dialed by both, the
+// smaller id's, unless the old one stood a while: then the other side would
+// not have dialed if it still had it.
+func (c *Core) better(cn, old *conn, p *peer) bool {
+	switch {
+	case cn.dialed == old.dialed && cn.dialed:
+		return cn.id > old.id
+	case cn.dialed == old.dialed:
+		return cn.remote > old.remote
+	case c.now-old.knownAt >= settleMs:
+		return true
+	}
+	return cn.dialed == c.cfg.Self.Less(p.id)
 }

@@ -15,7 +15,7 @@ type Core struct {
 
 	now     int64 // ms; never runs backwards (I2)
 	began   bool
-	began0  int64 // time of the first Step
+	startAt int64 // time of the first Step
 	due     int64 // when timers must run next
 	effects []Effect
 
@@ -43,6 +43,7 @@ type Core struct {
 
 	loadDue      int64 // when dirty registers must go; 0 not dirty
 	loadSent     int64
+	loads        []crdt.LoadEntry // scratch
 	heartbeatDue int64
 	digestDue    int64
 	predictDue   int64
@@ -92,7 +93,7 @@ func (c *Core) Step(nowMs int64, ev Event) []Effect {
 }
 
 func (c *Core) begin() {
-	c.began, c.began0 = true, c.now
+	c.began, c.startAt = true, c.now
 	c.heartbeatDue = c.now + heartbeatMs
 	c.digestDue = c.now + c.jitter(digestMs)
 	c.due = c.now

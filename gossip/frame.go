@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // kind is what a frame carries. Numbers are part of the wire format.
@@ -53,14 +54,35 @@ const (
 
 var errEnvelope = errors.New("not an envelope")
 
-// encodeFrame puts a payload of at most 4 GiB into its envelope.
+// encodeFrame puts a payload of less than 4 GiB into its envelope.
 func encodeFrame(version uint8, k kind, number uint64, payload []byte) []byte {
 	b := make([]byte, 0, envelopeBytes+len(payload))
-	b = append(b, 0x94, 0xcc, version, byte(k), 0xcf)
-	b = binary.BigEndian.AppendUint64(b, number)
-	b = append(b, 0xc6)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	b = putUint(append(b, 0x94), uint64(version))
+	b = putUint(append(b, byte(k)), number)
+	switch n := len(payload); {
+	case n <= math.MaxUint8:
+		b = append(b, 0xc4, byte(n))
+	case n <= math.MaxUint16:
+		b = binary.BigEndian.AppendUint16(append(b, 0xc5), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint32(append(b, 0xc6), uint32(n))
+	}
 	return append(b, payload...)
+}
+
+// putUint writes an unsigned integer in its shortest form.
+func putUint(b []byte, n uint64) []byte {
+	switch {
+	case n <= 0x7f:
+		return append(b, byte(n))
+	case n <= math.MaxUint8:
+		return append(b, 0xcc, byte(n))
+	case n <= math.MaxUint16:
+		return binary.BigEndian.AppendUint16(append(b, 0xcd), uint16(n))
+	case n <= math.MaxUint32:
+		return binary.BigEndian.AppendUint32(append(b, 0xce), uint32(n))
+	}
+	return binary.BigEndian.AppendUint64(append(b, 0xcf), n)
 }
 
 // decodeFrame checks and decodes one envelope; kinds this peer does not know

@@ -26,7 +26,8 @@ func (c *Core) flushLoads() {
 	c.loadDue, c.loadSent = 0, c.now
 	c.heartbeatDue = c.now + heartbeatMs
 	c.wake(c.heartbeatDue)
-	loads := c.state.OwnLoads(nil, true)
+	c.loads = c.state.OwnLoads(c.loads[:0], true)
+	loads := c.loads
 	for first := true; first || len(loads) > 0; first = false {
 		n := min(len(loads), loadsPerFrame)
 		body := appendLoads(append(c.newBody(64*n), 0), loads[:n])

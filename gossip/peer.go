@@ -14,7 +14,7 @@ type peer struct {
 
 	conns  [Classes]*conn
 	dialAt [Classes]int64 // when the next Dial is due, 0 never
-	tries  [Classes]int   // dials since the last success
+	tries  [Classes]int   // dials since a connection last stood for a while
 
 	owed    map[crdt.StreamID]*owed // what this peer is still to be sent
 	queue   []crdt.StreamID         // streams of owed, in order of turning up
@@ -25,6 +25,7 @@ type peer struct {
 	digested  bool // its first whole digest came
 	inDigest  bool // a digest of several frames is coming
 	digestAt  int64
+	viewAt    int64 // own time as of which its latest fast frame tells
 	reachedAt int64 // when both connections last stood or membership brought it up
 	needFull  bool  // load frames were left out: the whole table must follow
 
@@ -56,7 +57,7 @@ func (c *Core) peerFor(id crdt.PeerID) *peer {
 		c.stats.Dropped["peers"]++
 		return nil
 	}
-	p := &peer{id: id, owed: make(map[crdt.StreamID]*owed), reachedAt: c.now, needFull: true}
+	p := &peer{id: id, owed: make(map[crdt.StreamID]*owed), reachedAt: c.now, viewAt: c.now, needFull: true}
 	c.insertPeer(p)
 	return p
 }

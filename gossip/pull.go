@@ -11,7 +11,7 @@ import (
 // The side that lacks asks: it alone knows what is on its way already.
 type pull struct {
 	stream crdt.StreamID
-	since  int64 // when the lack was noticed
+	since  int64 // when some peer first knew more
 	due    int64 // when to look at it again
 	donors []donor
 	tries  int  // wants in a row that brought nothing
@@ -73,6 +73,9 @@ func (c *Core) need(p *peer, id crdt.StreamID, d donor, fresh bool) *pull {
 	}
 	pl := c.pullOf(id, wait)
 	d.peer, d.at = p, c.now
+	if len(pl.donors) == 0 {
+		pl.since = c.now
+	}
 	if i := pl.donorIndex(p); i >= 0 {
 		pl.donors[i] = d
 	} else {

@@ -140,6 +140,9 @@ func (c *Core) reowe(p *peer, cn *conn) {
 // relays it (I4).
 func (c *Core) arrived(id crdt.StreamID, d *crdt.Delta) {
 	l := c.localOf(id)
+	if d.Epoch > l.epoch && c.digestOf(id).Context.Epoch != d.Epoch {
+		return // the state did not take that incarnation
+	}
 	if !l.at(d.Epoch) {
 		return
 	}
@@ -297,10 +300,22 @@ func (c *Core) admits(id crdt.StreamID) bool {
 	if _, ok := c.streams[id]; ok {
 		return true
 	}
+	if len(c.streams) >= c.lim.Streams {
+		c.pruneStreams()
+	}
 	if id == "" || len(c.streams) >= c.lim.Streams {
 		c.stats.Dropped["streams"]++
 		return false
 	}
 	c.localOf(id)
 	return true
+}
+
+// pruneStreams drops the records of streams that the state has forgotten.
+func (c *Core) pruneStreams() {
+	for id, l := range c.streams {
+		if _, ok := c.state.Digest(id); !ok && len(l.fills) == 0 {
+			delete(c.streams, id)
+		}
+	}
 }

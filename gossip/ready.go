@@ -47,12 +47,12 @@ func (c *Core) judge() (bool, string) {
 
 // judgeJoin decides the cold join.
 func (c *Core) judgeJoin() (bool, string) {
-	age := c.now - c.began0
+	age := c.now - c.startAt
 	if age >= c.cfg.JoinBound {
 		c.stats.JoinsBounded++
 		return true, "bound passed before the mesh was caught up with"
 	}
-	c.wake(c.began0 + c.cfg.JoinBound)
+	c.wake(c.startAt + c.cfg.JoinBound)
 	members, heard := 0, 0
 	for _, p := range c.order {
 		members++
@@ -63,7 +63,7 @@ func (c *Core) judgeJoin() (bool, string) {
 	switch {
 	case members == 0:
 		if age < c.cfg.JoinGrace {
-			c.wake(c.began0 + c.cfg.JoinGrace)
+			c.wake(c.startAt + c.cfg.JoinGrace)
 			return false, "looking for the mesh"
 		}
 		return true, "alone"

@@ -35,10 +35,8 @@ func (c *Core) watch() {
 		cn := c.links[i]
 		if reason := c.idle(cn); reason != "" {
 			c.stats.Dropped["connection"]++
-			c.hangup(cn, reason)
-			if i < len(c.links) && c.links[i] != cn {
-				continue
-			}
+			c.hangup(cn, reason) // takes it out of links
+			continue
 		}
 		i++
 	}

@@ -222,3 +222,14 @@ func describeEffect(e gossip.Effect) string {
 	}
 	return fmt.Sprintf("%T", e)
 }
+
+// Open counts the connections that stand between two nodes.
+func (n *Net) Open(x, y *Node) (open int) {
+	for _, p := range n.pipes {
+		a, b := p.ends[0].node, p.ends[1].node
+		if p.open && (a == x && b == y || a == y && b == x) {
+			open++
+		}
+	}
+	return open
+}

@@ -1,0 +1,92 @@
+package gossip_test
+
+import (
+	"math/rand/v2"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/gossip/gossiptest"
+)
+
+// chaos starts k peers and for ms of virtual time lets engines emit, owners
+// ingest and everything else go wrong. It leaves cuts in place.
+func chaos(n *gossiptest.Net, seed uint64, k int, ms int64) {
+	rng := rand.New(rand.NewPCG(seed, 99))
+	for range k {
+		n.Add()
+	}
+	n.Run(rng.Int64N(3_000))
+	engines := []*gossiptest.Engine{n.Engine("http://r0"), n.Engine("http://r1"), n.Engine("http://r2")}
+	missed := make(map[*gossiptest.Engine][]crdt.Slot)
+	for end := n.Now() + ms; n.Now() < end; {
+		e := engines[rng.IntN(len(engines))]
+		emit(n, rng, e, missed)
+		if rng.IntN(8) == 0 {
+			fault(n, rng, k)
+		}
+		if rng.IntN(200) == 0 {
+			missed[e] = nil
+			e.Restart()
+		}
+		n.Run(rng.Int64N(60))
+	}
+}
+
+// emit lets an engine make some batches; its two owners miss some of them and
+// may get them later, by replay.
+func emit(n *gossiptest.Net, rng *rand.Rand, e *gossiptest.Engine, missed map[*gossiptest.Engine][]crdt.Slot) {
+	live := n.Live()
+	first, second := live[rng.IntN(len(live))], live[rng.IntN(len(live))]
+	for _, s := range e.Emit(1 + rng.IntN(3)) {
+		got := false
+		for _, owner := range []*gossiptest.Node{first, second} {
+			if rng.IntN(10) > 0 {
+				e.Ingest(owner, owner == first, s)
+				got = true
+			}
+		}
+		if !got {
+			missed[e] = append(missed[e], s)
+		}
+	}
+	if m := missed[e]; len(m) > 0 && rng.IntN(4) == 0 {
+		if missed[e] = nil; rng.IntN(3) > 0 {
+			e.Ingest(first, true, m...)
+			return
+		}
+		for _, s := range m {
+			e.Lose(first, crdt.Span{From: s.Seq, To: s.Seq})
+		}
+	}
+}
+
+// fault breaks, cuts, slows, kills, adds or suspects.
+func fault(n *gossiptest.Net, rng *rand.Rand, k int) {
+	live := n.Live()
+	x, y := live[rng.IntN(len(live))], live[rng.IntN(len(live))]
+	if x == y {
+		return
+	}
+	switch rng.IntN(8) {
+	case 0:
+		n.Break(x, y)
+	case 1:
+		n.Cut(x, y)
+	case 2:
+		n.Cut(x, y)
+		n.Cut(y, x)
+	case 3:
+		n.Link(x, y).BytesPer = 1 + rng.IntN(50)
+	case 4, 5:
+		n.Heal()
+	case 6:
+		if len(live) > k-1 && len(live) > 2 {
+			n.Kill(x)
+		} else if len(n.Nodes()) < 2*k {
+			n.Add()
+		}
+	case 7:
+		n.Post(x, gossip.MemberDown{Peer: y.ID})
+		n.Post(x, gossip.MemberUp{Peer: y.ID, Name: y.Name})
+	}
+}
