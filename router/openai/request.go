@@ -235,3 +235,11 @@ func (r *Request) readMessages(m *member) error {
 	r.Messages = m.value
 	return nil
 }
+
+// Opaque wraps a body that is not read: it renders as it is and tells nothing.
+func Opaque(body []byte) *Request {
+	if body == nil {
+		body = []byte{}
+	}
+	return &Request{N: 1, body: object{raw: body}}
+}

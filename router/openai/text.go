@@ -68,7 +68,7 @@ func hexRune(b []byte) rune {
 	for _, c := range b[2:6] {
 		d := c - '0'
 		if d >= 10 {
-			d = c|0x20 - 'a' + 10
+			d = c | 0x20 - 'a' + 10
 		}
 		r = r<<4 | rune(d)
 	}

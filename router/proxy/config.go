@@ -1,0 +1,171 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/openai"
+)
+
+// What Pick may return beside a Target; each has its own answer.
+var (
+	ErrNoReplica    = errors.New("no replica can take the request") // 503 and Retry-After
+	ErrUnknownModel = errors.New("the model does not exist")        // 404
+	ErrDraining     = errors.New("this peer is shutting down")      // 503 and Retry-After
+)
+
+// Config wires a Handler. Pick is required; other nil funcs are not called.
+// All of them are called from request goroutines and must not block, but for
+// Pick within its context.
+type Config struct {
+	Peer string // value of X-Banyan-Peer
+
+	// Pick chooses where the call goes. It is called once a try; Tried and
+	// Attempt tell what happened before. An *openai.Error is answered as it
+	// is, the sentinels above as they say, anything else as a 500.
+	Pick func(ctx context.Context, call *Call) (*Target, error)
+	// FirstToken is called at most once a try, for streamed answers, when the
+	// first generated token passes.
+	FirstToken func(target *Target, at time.Time)
+	// Done is called exactly once for every Target of Pick, at the end of its
+	// try (I1).
+	Done func(target *Target, result Result)
+	// Attempt makes one try: it sends req, whose context ends with the try.
+	// Nil: Transport.RoundTrip(req). A dispatch in two legs goes here.
+	Attempt func(call *Call, target *Target, req *http.Request) (*http.Response, error)
+	// Models lists what /v1/models answers. Nil: nothing.
+	Models func() []Model
+	// Draining reports whether this peer is on its way out (I7).
+	Draining func() bool
+
+	// Retried is called when a try is given up for another one.
+	Retried func(cause Cause)
+	// Refused is called for every answer the proxy gives by itself.
+	Refused func(status int)
+	// Overhead is called once a request with the time between the end of the
+	// client's body and the first dispatch.
+	Overhead func(time.Duration)
+
+	Transport http.RoundTripper // to replicas; nil: NewTransport()
+	Limits    Limits
+
+	// TenantHeader names the request header whose value separates tenants'
+	// caches ("" for none): it becomes part of cache_salt.
+	TenantHeader string
+	// PolicyOverride lets X-Banyan-Policy reach Call.Policy.
+	PolicyOverride bool
+	// KeepAuthorization passes the client's Authorization header on to
+	// replicas that Target.Header has none for. Leave it off where the
+	// client's key is this router's.
+	KeepAuthorization bool
+	// RetryStatus are the answers worth another replica; nil: 502, 503, 504.
+	RetryStatus []int
+
+	MintID func() string // request ids; nil: 128 random bits in hex
+}
+
+// Limits bound what clients may ask. Zero means the default in brackets.
+type Limits struct {
+	BodyBytes    int64         // largest request body [32 MiB]
+	BodyTimeout  time.Duration // for the client to send it [1m]
+	Concurrency  int           // requests in flight [4096]
+	Queue        int           // waiting beyond that; more get 429 [4096; negative: none]
+	QueueTimeout time.Duration // longest wait in the queue, then 429 [30s]
+	FirstByte    time.Duration // a try's wait for the first byte of a streamed answer [5m]
+	Answer       time.Duration // the same for whole answers, which come when generated [30m]
+	Write        time.Duration // longest a client may leave an answer unread [5m]
+	Retries      int           // tries after the first [2; negative: none]
+	RetryRatio   float64       // retries per request over time [0.2]
+	RetryMin     float64       // and per second besides [10]
+}
+
+func (l *Limits) fill() {
+	fill(&l.BodyBytes, 32<<20)
+	fill(&l.BodyTimeout, time.Minute)
+	fill(&l.Concurrency, 4096)
+	fill(&l.Queue, 4096)
+	fill(&l.QueueTimeout, 30*time.Second)
+	fill(&l.FirstByte, 5*time.Minute)
+	fill(&l.Answer, 30*time.Minute)
+	fill(&l.Write, 5*time.Minute)
+	fill(&l.Retries, 2)
+	fill(&l.RetryRatio, 0.2)
+	fill(&l.RetryMin, 10)
+}
+
+func fill[T int | int64 | float64 | time.Duration](value *T, standard T) {
+	if *value == 0 {
+		*value = standard
+	}
+}
+
+// Call is one request of a client, over all its tries.
+type Call struct {
+	ID       string // minted here; the replica sees it as X-Request-Id
+	Endpoint openai.Endpoint
+	Path     string
+	// Body is never nil; its CacheSalt already holds the tenant. Edits show
+	// in the tries that follow.
+	Body    *openai.Request
+	Session string // X-Banyan-Session, else the body's user; "" for none
+	Tenant  string // value of TenantHeader
+	Policy  string // the client's wish, if allowed
+	Start   time.Time
+
+	Attempt int      // 0 for the first try
+	Tried   []string // Target.Replica of earlier tries
+	// Memo is Pick's own: what it keeps from one try to the next.
+	Memo any
+}
+
+// Target is where one try goes, and why.
+type Target struct {
+	Replica string      // its name, for headers and Tried
+	URL     string      // base, as http://host:port
+	Header  http.Header // set on the request: rank, credentials
+	Policy  string
+	Reason  string
+	Matched int // tokens believed cached there
+	// NoUsage: do not ask this replica for usage on streams.
+	NoUsage bool
+	Token   any // Pick's own, for FirstToken and Done
+}
+
+// Cause says why a try failed; a closed list.
+type Cause string
+
+// The causes.
+const (
+	CauseNone    Cause = ""
+	CauseConnect Cause = "connect" // no connection
+	CauseReset   Cause = "reset"   // lost before the answer was complete
+	CauseStatus  Cause = "status"  // a status of Config.RetryStatus
+	CauseTimeout Cause = "timeout" // no first byte in time
+)
+
+// Result is how a try ended.
+type Result struct {
+	Status     int   // the replica's; 0 if it gave none
+	Err        error // why the answer is not complete; nil for any whole answer
+	Cause      Cause
+	Bytes      int64 // of the replica's body
+	Usage      openai.Usage
+	Finish     string        // finish_reason of a streamed answer
+	TTFT       time.Duration // dispatch to first token; 0 if not streamed or none came
+	Duration   time.Duration // dispatch to end
+	ClientGone bool          // the client left first
+	Retried    bool          // another try follows
+}
+
+// Model is one entry of /v1/models.
+type Model struct {
+	ID          string `json:"id"`
+	Object      string `json:"object"`
+	Created     int64  `json:"created"`
+	OwnedBy     string `json:"owned_by"`
+	Root        string `json:"root,omitempty"`
+	Parent      string `json:"parent,omitempty"`
+	MaxModelLen int    `json:"max_model_len,omitempty"`
+}

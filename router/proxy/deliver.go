@@ -1,0 +1,230 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/openai"
+)
+
+const (
+	maxHeldBytes  = 64 << 10 // of an error answer kept over a retry
+	maxUsageBytes = 1 << 20  // of a whole answer kept to find its usage
+)
+
+// deliver passes an answer on, from its first bytes to its end.
+func (x *exchange) deliver(t *try) {
+	if t.res.StatusCode >= 500 && !isJSON(t.res.Header.Get("Content-Type")) {
+		x.finish(t)
+		x.refuseStatus(t)
+		return
+	}
+	cut := x.relay(t)
+	if t.result.ClientGone {
+		x.left()
+	}
+	x.finish(t)
+	if cut {
+		// The client must see that the answer is not whole.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// deliverHeld passes on the error answer of the last try.
+func (x *exchange) deliverHeld(t *try) {
+	if t.firstErr != nil || !isJSON(t.res.Header.Get("Content-Type")) || len(t.held) == maxHeldBytes {
+		x.refuseStatus(t)
+		return
+	}
+	x.inbound(t.res.Header, t.target)
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(t.held)))
+	x.w.WriteHeader(t.res.StatusCode)
+	_, _ = x.w.Write(t.held)
+}
+
+// refuseStatus answers with the replica's status where its body is no API's,
+// such as a page of a load balancer.
+func (x *exchange) refuseStatus(t *try) {
+	status := t.res.StatusCode
+	x.w.Header().Set("X-Banyan-Replica", t.target.Replica)
+	x.refuse(refusal(status, "replica_failed", "the replica answered with status "+strconv.Itoa(status)))
+}
+
+// relay streams the body to the client and reports whether it was cut short by
+// the replica.
+func (x *exchange) relay(t *try) (cut bool) {
+	s := x.newSink(t)
+	s.begin()
+	data, err := t.first, t.firstErr
+	for {
+		if len(data) > 0 {
+			t.result.Bytes += int64(len(data))
+			if !s.write(data) {
+				t.result.ClientGone, t.result.Err = true, context.Canceled
+				return true
+			}
+		}
+		if err != nil {
+			break
+		}
+		var n int
+		n, err = t.res.Body.Read(t.buffer[:])
+		data = t.buffer[:n]
+	}
+	s.end(err == io.EOF)
+	if err == io.EOF {
+		return false
+	}
+	t.result.Err, t.result.Cause = err, CauseReset
+	if t.result.ClientGone = x.r.Context().Err() != nil; t.result.ClientGone {
+		t.result.Err, t.result.Cause = x.r.Context().Err(), CauseNone
+	}
+	return true
+}
+
+// sink is the client's end of one answer, and what is learned on the way.
+type sink struct {
+	x *exchange
+	t *try
+
+	events  bool // server-sent events, to be read
+	filter  bool // and written without the usage nobody asked for
+	capture bool // a whole JSON answer, kept to find its usage
+	flush   bool // every read goes out at once
+
+	scanner  openai.Scanner
+	body     []byte // captured, or scratch of filter
+	deadline time.Time
+}
+
+func (x *exchange) newSink(t *try) *sink {
+	s := &sink{x: x, t: t}
+	header := t.res.Header
+	contentType, plain := header.Get("Content-Type"), header.Get("Content-Encoding") == ""
+	s.events = plain && strings.HasPrefix(contentType, "text/event-stream")
+	s.filter = s.events && t.asked
+	s.capture = plain && !s.events && x.call.Endpoint != openai.Other && t.res.StatusCode == http.StatusOK &&
+		t.res.ContentLength <= maxUsageBytes && isJSON(contentType)
+	s.flush = s.events || t.res.ContentLength < 0
+	return s
+}
+
+// begin sends the header.
+func (s *sink) begin() {
+	s.x.inbound(s.t.res.Header, s.t.target)
+	if s.filter {
+		s.x.w.Header().Del("Content-Length")
+	}
+	s.extend(s.t.start)
+	s.x.w.WriteHeader(s.t.res.StatusCode)
+}
+
+// extend moves the client's deadline, seldom: the client may be slow but not
+// stand still.
+func (s *sink) extend(now time.Time) {
+	most := s.x.cfg.Limits.Write
+	if s.deadline.Sub(now) < most*3/4 {
+		s.deadline = now.Add(most)
+		_ = s.x.rc.SetWriteDeadline(s.deadline)
+	}
+}
+
+// write passes bytes of the body on and looks at them; false if the client is
+// gone. What is not filtered goes out before it is looked at.
+func (s *sink) write(data []byte) bool {
+	s.extend(time.Now())
+	switch {
+	case s.filter:
+		s.body = s.body[:0]
+		s.scanner.Feed(data, s.sift)
+		return s.put(s.body)
+	case s.events:
+		ok := s.put(data)
+		s.scanner.Feed(data, func(e openai.Event) { s.note(e) })
+		return ok
+	case s.capture:
+		if len(s.body)+len(data) <= maxUsageBytes {
+			s.body = append(s.body, data...)
+		} else {
+			s.capture, s.body = false, nil
+		}
+	}
+	return s.put(data)
+}
+
+func (s *sink) put(data []byte) bool {
+	if len(data) == 0 {
+		return true
+	}
+	if _, err := s.x.w.Write(data); err != nil {
+		return false
+	}
+	if s.flush {
+		return s.x.rc.Flush() == nil
+	}
+	return true
+}
+
+// note reads one event for what the router learns from it.
+func (s *sink) note(e openai.Event) openai.Chunk {
+	if e.Data == nil {
+		return openai.Chunk{}
+	}
+	chunk := openai.ParseChunk(e.Data)
+	result := &s.t.result
+	if chunk.Token && result.TTFT == 0 {
+		now := time.Now()
+		result.TTFT = now.Sub(s.t.start)
+		if s.x.cfg.FirstToken != nil {
+			s.x.cfg.FirstToken(s.t.target, now)
+		}
+	}
+	if chunk.Usage.Known {
+		result.Usage = chunk.Usage
+	}
+	if chunk.Finish != "" {
+		result.Finish = chunk.Finish
+	}
+	return chunk
+}
+
+// sift keeps what the client would have read without asking for usage.
+func (s *sink) sift(e openai.Event) {
+	switch chunk := s.note(e); {
+	case chunk.OnlyUsage:
+	case chunk.HasUsage:
+		s.body = openai.AppendWithoutUsage(s.body, e)
+	default:
+		s.body = append(s.body, e.Raw...)
+	}
+}
+
+// cutEvent ends a stream that the replica did not end.
+var cutEvent = []byte("data: " + strings.TrimSpace(string(refusal(http.StatusBadGateway, "replica_failed",
+	"the connection to the replica was lost").Body())) + "\n\n")
+
+// end writes what a filter holds back, says in words that a stream was cut if
+// it stands between two events, and reads the usage of a whole answer.
+func (s *sink) end(whole bool) {
+	switch {
+	case s.events:
+		idle := s.scanner.Idle()
+		s.body = s.body[:0]
+		s.scanner.Flush(func(e openai.Event) {
+			if s.filter {
+				s.body = append(s.body, e.Raw...)
+			}
+		})
+		if !whole && idle && s.x.r.Context().Err() == nil {
+			s.body = append(s.body, cutEvent...)
+		}
+		s.put(s.body)
+	case s.capture && whole:
+		s.t.result.Usage = openai.ParseUsage(s.body)
+	}
+	_ = s.x.rc.SetWriteDeadline(time.Time{})
+}

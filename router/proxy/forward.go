@@ -1,0 +1,217 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// bufferBytes is what one read from a replica takes at most.
+const bufferBytes = 32 << 10
+
+var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
+
+// errFirstByte ends a try that waited too long.
+var errFirstByte = errors.New("no first byte in time")
+
+// try is one dispatch of a call to one target.
+type try struct {
+	target *Target
+	start  time.Time
+	cancel context.CancelCauseFunc
+	asked  bool // usage was asked for on the client's behalf
+	result Result
+
+	res      *http.Response
+	buffer   *[bufferBytes]byte
+	first    []byte // first bytes of the body, in buffer
+	firstErr error  // what the first read returned
+	held     []byte // body of an answer that is worth a retry, bounded
+}
+
+// forward tries replicas until one answers or no try is left.
+func (x *exchange) forward() {
+	x.budget.request(x.read)
+	var last *try
+	for {
+		target, err := x.cfg.Pick(x.r.Context(), x.call)
+		if err != nil {
+			x.giveUp(last, err)
+			return
+		}
+		t := x.try(target)
+		if t.result.Cause == CauseNone {
+			x.deliver(t)
+			return
+		}
+		t.result.Retried = x.mayRetry(t)
+		x.finish(t)
+		last = t
+		if !t.result.Retried {
+			x.giveUp(last, nil)
+			return
+		}
+		if x.cfg.Retried != nil {
+			x.cfg.Retried(t.result.Cause)
+		}
+		x.call.Attempt++
+		x.call.Tried = append(x.call.Tried, target.Replica)
+	}
+}
+
+// mayRetry reports whether a failed try is followed by another.
+func (x *exchange) mayRetry(t *try) bool {
+	switch {
+	case t.result.ClientGone || x.r.Context().Err() != nil:
+		return false
+	case x.call.Attempt >= x.cfg.Limits.Retries:
+		return false
+	case t.result.Cause != CauseConnect && !x.repeatable():
+		return false
+	}
+	return x.budget.take(time.Now())
+}
+
+// repeatable reports whether a request may run twice. Inference may; what
+// else POSTs to the engine do is unknown.
+func (x *exchange) repeatable() bool {
+	return x.call.Endpoint.Path() != "" || x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
+}
+
+// giveUp answers for a call without an answer: as the last try failed, or as
+// Pick said if there was none.
+func (x *exchange) giveUp(last *try, picked error) {
+	switch {
+	case x.r.Context().Err() != nil:
+		x.left()
+	case last == nil:
+		x.refusePick(picked)
+	case last.result.Cause == CauseStatus:
+		x.deliverHeld(last)
+	default:
+		x.refuseTry(last.result.Cause)
+	}
+}
+
+// try dispatches the call and waits for the first byte of the answer: engines
+// send the header at once and the first token much later, and until a byte
+// went to the client another replica can still take over (I2).
+func (x *exchange) try(target *Target) *try {
+	t := &try{target: target, start: time.Now()}
+	if x.call.Attempt == 0 && x.cfg.Overhead != nil {
+		x.cfg.Overhead(t.start.Sub(x.read))
+	}
+	ctx, cancel := context.WithCancelCause(x.r.Context())
+	t.cancel = cancel
+	wait := x.cfg.Limits.Answer
+	if x.call.Body.Stream {
+		wait = x.cfg.Limits.FirstByte
+	}
+	timer := time.AfterFunc(wait, func() { cancel(errFirstByte) })
+	err := x.send(ctx, t)
+	if err == nil {
+		err = x.await(t)
+	}
+	if !timer.Stop() && err == nil {
+		err = errFirstByte
+	}
+	if err != nil {
+		x.fail(t, ctx, err)
+	}
+	return t
+}
+
+// fail notes why a try has no answer.
+func (x *exchange) fail(t *try, ctx context.Context, err error) {
+	t.result.Err = err
+	var op *net.OpError
+	switch {
+	case errors.Is(context.Cause(ctx), errFirstByte):
+		t.result.Cause, t.result.Err = CauseTimeout, errFirstByte
+	case errors.As(err, &op) && op.Op == "dial":
+		t.result.Cause = CauseConnect
+	default:
+		t.result.Cause = CauseReset
+	}
+	t.result.ClientGone = x.r.Context().Err() != nil
+}
+
+// send makes the request and gets the header of the answer.
+func (x *exchange) send(ctx context.Context, t *try) error {
+	req, err := x.request(ctx, t)
+	if err != nil {
+		return err
+	}
+	if x.cfg.Attempt != nil {
+		t.res, err = x.cfg.Attempt(x.call, t.target, req)
+	} else {
+		t.res, err = x.cfg.Transport.RoundTrip(req)
+	}
+	return err
+}
+
+func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
+	body := x.call.Body
+	if !t.target.NoUsage && body.Stream && !body.IncludeUsage {
+		body = body.Clone()
+		t.asked = body.AskUsage()
+	}
+	path := x.call.Endpoint.Path()
+	if path == "" {
+		path = (&url.URL{Path: x.call.Path}).EscapedPath()
+	}
+	raw := body.Bytes()
+	req, err := http.NewRequestWithContext(ctx, x.r.Method, strings.TrimSuffix(t.target.URL, "/")+path, bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	req.URL.RawQuery = x.r.URL.RawQuery
+	req.Header = x.outbound(t.target)
+	return req, nil
+}
+
+// await reads the first bytes of the answer's body, or all of a body that is
+// worth another try.
+func (x *exchange) await(t *try) error {
+	t.result.Status = t.res.StatusCode
+	if slices.Contains(x.cfg.RetryStatus, t.res.StatusCode) {
+		t.held, t.firstErr = io.ReadAll(io.LimitReader(t.res.Body, maxHeldBytes))
+		t.result.Cause, t.result.Bytes = CauseStatus, int64(len(t.held))
+		return nil
+	}
+	t.buffer = buffers.Get().(*[bufferBytes]byte)
+	n := 0
+	for n == 0 && t.firstErr == nil {
+		n, t.firstErr = t.res.Body.Read(t.buffer[:])
+	}
+	t.first = t.buffer[:n]
+	if n == 0 && t.firstErr != io.EOF {
+		return t.firstErr
+	}
+	return nil
+}
+
+// finish ends a try: the replica's connection is free or cut, Done is told
+// (I1).
+func (x *exchange) finish(t *try) {
+	t.cancel(nil)
+	if t.res != nil {
+		_ = t.res.Body.Close()
+	}
+	if t.buffer != nil {
+		buffers.Put(t.buffer)
+		t.buffer, t.first = nil, nil
+	}
+	t.result.Duration = time.Since(t.start)
+	if x.cfg.Done != nil {
+		x.cfg.Done(t.target, t.result)
+	}
+}

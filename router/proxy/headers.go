@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/banyan-llm/banyan/router/openai"
+)
+
+// maxClientID bounds the client's request id that is echoed, in bytes.
+const maxClientID = 256
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// dropped are request headers that end here: hop by hop (RFC 9110 section
+// 7.6.1), what the transport sets itself, and what only routers may tell an
+// engine: ranks, addresses to connect to, names of requests (ENGINES.md
+// sections 4 and 5.5).
+var dropped = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true, "Upgrade": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,
+
+	"Host": true, "Content-Length": true, "Accept-Encoding": true, "Expect": true,
+
+	"X-Request-Id": true, "X-Data-Parallel-Rank": true, "X-Data-Parallel-Host-Port": true,
+	"X-Prefiller-Host-Port": true, "X-Prefiller-Url": true, "X-Encoder-Hosts-Ports": true,
+	"X-Decoder-Host-Port": true, "X-Disagg-Prefill-Dp-Rank": true, "X-Kv-Transfer-Params": true,
+}
+
+// droppedPrefixes are families of such headers.
+var droppedPrefixes = []string{"X-Banyan-", "X-Llm-D-", "X-Gateway-", "X-Smg-", "X-Bootstrap-", "X-Prefiller-"}
+
+// outbound is the header of a try: the client's without what ends here, and
+// the target's.
+func (x *exchange) outbound(target *Target) http.Header {
+	header := make(http.Header, len(x.r.Header)+4)
+	for name, values := range x.r.Header {
+		if !endsHere(name) {
+			header[name] = values
+		}
+	}
+	dropListed(header, x.r.Header)
+	if !x.cfg.KeepAuthorization {
+		delete(header, "Authorization")
+	}
+	header["X-Request-Id"] = []string{x.call.ID}
+	// No value: not sent, but tells the transport that the request may be
+	// sent again when the replica closed an idle connection under it.
+	header["X-Idempotency-Key"] = nil
+	if _, ok := header["User-Agent"]; !ok {
+		header["User-Agent"] = nil
+	}
+	for name, values := range target.Header {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	return header
+}
+
+func endsHere(name string) bool {
+	if dropped[name] {
+		return true
+	}
+	if !strings.HasPrefix(name, "X-") {
+		return false
+	}
+	for _, prefix := range droppedPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// dropListed removes what a Connection header names.
+func dropListed(header, from http.Header) {
+	for _, value := range from["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			delete(header, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+}
+
+// inbound copies the replica's header to the client's and adds ours.
+func (x *exchange) inbound(from http.Header, target *Target) {
+	header := x.w.Header()
+	connection := header["Connection"]
+	for name, values := range from {
+		if name == "Content-Length" || !endsHere(name) && name != "X-Client-Request-Id" {
+			header[name] = values
+		}
+	}
+	dropListed(header, from)
+	if connection != nil {
+		header["Connection"] = connection
+	}
+	header["X-Banyan-Replica"] = []string{target.Replica}
+	header["X-Banyan-Policy"] = []string{target.Policy}
+	header["X-Banyan-Matched-Tokens"] = []string{strconv.Itoa(target.Matched)}
+}
+
+// isolate puts the tenant into the cache salt, so that tenants share neither
+// the engine's blocks nor ours. A missing tenant is a tenant of its own.
+func isolate(call *Call) {
+	switch call.Endpoint {
+	case openai.Chat, openai.Completions, openai.Responses:
+	default:
+		return
+	}
+	salt := "tenant:" + strconv.Itoa(len(call.Tenant)) + ":" + call.Tenant
+	if call.Body.CacheSalt != "" {
+		salt += ":" + call.Body.CacheSalt
+	}
+	raw, err := json.Marshal(salt)
+	if err != nil {
+		panic("invariant: a string marshals: " + err.Error())
+	}
+	call.Body.CacheSalt = salt
+	call.Body.Set("cache_salt", raw)
+}
