@@ -179,7 +179,6 @@ func (x *exchange) slurp() ([]byte, *openai.Error) {
 	}
 	_ = x.rc.SetReadDeadline(time.Now().Add(x.cfg.Limits.BodyTimeout))
 	body, err := readUpTo(x.r.Body, limit, length)
-	_ = x.rc.SetReadDeadline(time.Time{})
 	switch {
 	case errors.Is(err, errTooLarge):
 		return nil, x.tooLarge()
@@ -187,6 +186,9 @@ func (x *exchange) slurp() ([]byte, *openai.Error) {
 		x.w.Header().Set("Connection", "close")
 		return nil, refusal(http.StatusBadRequest, "incomplete_body", "the body ended early or came too slowly")
 	}
+	// Only now: after a failure the server reads on for a while, and must not
+	// wait for a client that sends nothing.
+	_ = x.rc.SetReadDeadline(time.Time{})
 	return body, nil
 }
 
