@@ -3,6 +3,7 @@ package standin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -68,6 +69,7 @@ type engine struct {
 	cfg    *Config
 	faults *faults
 	pub    *publisher
+	polled *polled // TensorRT-LLM only
 	wire   wire
 	wake   chan struct{} // the idle loop has work
 
@@ -100,8 +102,12 @@ func newEngine(cfg *Config, f *faults, pub *publisher) (*engine, error) {
 		wire: wire{engine: cfg.Engine, layout: cfg.Layout, bytes: cfg.HashBytes, page: cfg.Page, rank: cfg.Rank},
 		wake: make(chan struct{}, 1), live: make(map[uint64]*generation),
 	}
-	if cfg.Engine == SGLang {
+	switch cfg.Engine {
+	case SGLang:
 		e.publish([]event{{kind: allCleared}}) // its first batch after a start
+	case TRTLLM:
+		e.polled = new(polled)
+		e.polled.add(maxModelLen, polledCreated{Type: "created", Blocks: [2]int{model.Stats().Blocks, 0}})
 	}
 	return e, nil
 }
@@ -253,10 +259,14 @@ func (e *engine) clear() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.advanceLocked(e.nowLocked())
+	held := slices.Sorted(maps.Keys(e.model.Copies()))
 	if !e.model.Clear() {
 		return false
 	}
 	e.tellLocked(e.model.Drain())
+	if e.polled != nil && len(held) > 0 { // it knows no event that clears
+		e.polled.addEvent(maxModelLen, e.cfg.Page, &event{kind: blockRemoved, hashes: held})
+	}
 	return true
 }
 
@@ -278,7 +288,7 @@ func (e *engine) stats() replica.Stats {
 
 // tellLocked publishes the events of one step as one batch.
 func (e *engine) tellLocked(kv []replica.KVEvent) {
-	if len(kv) == 0 || !e.pub.enabled() {
+	if len(kv) == 0 || !e.pub.enabled() && e.polled == nil {
 		return
 	}
 	events := e.events[:0]
@@ -286,6 +296,12 @@ func (e *engine) tellLocked(kv []replica.KVEvent) {
 		events = append(events, e.eventLocked(&kv[i]))
 	}
 	e.events = events
+	if e.polled != nil {
+		for i := range events {
+			e.polled.addEvent(maxModelLen, e.cfg.Page, &events[i])
+		}
+		return
+	}
 	e.publish(events)
 }
 

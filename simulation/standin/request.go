@@ -101,6 +101,7 @@ func completionPrompts(raw json.RawMessage) ([][]uint32, error) {
 	}
 	var texts []string
 	if json.Unmarshal(raw, &texts) == nil {
+		lists = nil // the failed attempt above left something in it
 		for _, t := range texts {
 			lists = append(lists, appendText([]uint32{tokenBOS}, t))
 		}

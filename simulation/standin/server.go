@@ -14,6 +14,7 @@ import (
 type Server struct {
 	cfg         Config
 	maxModelLen int
+	capacity    int // tokens the KV cache holds
 	faults      *faults
 	ln          net.Listener
 	http        *http.Server
@@ -45,7 +46,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("stand-in: %w", err)
 	}
 	s.maxModelLen = s.cfg.MaxModelLen
-	if room := s.capacity(); s.maxModelLen == 0 || s.maxModelLen > room {
+	s.capacity = s.engine.model.Stats().Blocks * s.cfg.Page
+	if room := s.capacity; s.maxModelLen == 0 || s.maxModelLen > room {
 		s.maxModelLen = min(room, maxModelLen)
 	}
 	s.http = &http.Server{Handler: s.routes(), ReadHeaderTimeout: 10 * time.Second}
@@ -180,9 +182,6 @@ func (s *Server) current() *engine {
 	return s.engine
 }
 
-// capacity is the number of tokens the KV cache holds.
-func (s *Server) capacity() int { return s.engine.model.Stats().Blocks * s.cfg.Page }
-
 // routes is the HTTP interface.
 func (s *Server) routes() http.Handler {
 	m := http.NewServeMux()
@@ -192,11 +191,18 @@ func (s *Server) routes() http.Handler {
 	m.HandleFunc("GET /health", s.health)
 	m.HandleFunc("GET /ping", s.health)
 	m.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"version": version}) })
-	m.HandleFunc("GET /metrics", s.metrics)
-	m.HandleFunc("POST /tokenize", s.tokenize)
-	if s.cfg.Engine == VLLM {
+	if s.cfg.Engine != TRTLLM {
+		m.HandleFunc("GET /metrics", s.metrics)
+		m.HandleFunc("POST /tokenize", s.tokenize)
+	}
+	switch s.cfg.Engine {
+	case VLLM:
 		m.HandleFunc("POST /v1/chat/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, true) })
 		m.HandleFunc("POST /v1/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, false) })
+	case SGLang:
+		s.sglangRoutes(m)
+	case TRTLLM:
+		s.trtllmRoutes(m)
 	}
 	s.adminRoutes(m)
 	m.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { s.fail(w, notFound("Not Found")) })

@@ -1,0 +1,54 @@
+package standin
+
+import (
+	"net/http"
+	"time"
+)
+
+// sglangRoutes are the endpoints that only SGLang has.
+func (s *Server) sglangRoutes(m *http.ServeMux) {
+	m.HandleFunc("GET /v1/loads", s.loads)
+	m.HandleFunc("GET /server_info", s.serverInfo)
+	m.HandleFunc("GET /get_server_info", s.serverInfo)
+	m.HandleFunc("GET /model_info", s.modelInfo)
+	m.HandleFunc("GET /get_model_info", s.modelInfo)
+	m.HandleFunc("POST /v1/tokenize", s.tokenize)
+	m.HandleFunc("GET /health_generate", s.health)
+}
+
+// loads is the load of every rank; ours has one.
+func (s *Server) loads(w http.ResponseWriter, _ *http.Request) {
+	eng := s.current()
+	if eng == nil {
+		panic(http.ErrAbortHandler)
+	}
+	st := eng.stats()
+	writeJSON(w, map[string]any{
+		"timestamp": time.Now().UTC().Format(time.RFC3339Nano), "version": version, "dp_rank_count": 1,
+		"loads": []map[string]any{{
+			"dp_rank": s.cfg.Rank, "timestamp": float64(time.Now().UnixMicro()) / 1e6,
+			"num_running_reqs": st.Running, "num_waiting_reqs": st.Waiting, "num_total_reqs": st.Running + st.Waiting,
+			"num_waiting_uncached_tokens": st.WaitingTokens,
+			"num_used_tokens":             st.Used * s.cfg.Page, "max_total_num_tokens": st.Blocks * s.cfg.Page,
+			"token_usage": st.KVUse(), "gen_throughput": 0.0,
+		}},
+	})
+}
+
+// serverInfo tells how to subscribe to KV events.
+func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) {
+	info := map[string]any{
+		"model_path": s.cfg.Model, "served_model_name": s.cfg.Model, "page_size": s.cfg.Page,
+		"version": version, "dp_size": 1, "max_total_num_tokens": s.capacity,
+	}
+	if events := s.EventsAddr(); events != "" {
+		info["kv_events"] = map[string]any{
+			"publisher": "zmq", "endpoint": events, "topic": s.cfg.Topic, "block_size": s.cfg.Page, "dp_size": 1,
+		}
+	}
+	writeJSON(w, info)
+}
+
+func (s *Server) modelInfo(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, map[string]any{"model_path": s.cfg.Model, "is_generation": true, "max_model_len": s.maxModelLen})
+}
