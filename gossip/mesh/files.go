@@ -1,0 +1,129 @@
+package mesh
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// maxPEMBytes bounds a certificate file.
+const maxPEMBytes = 1 << 20
+
+// fileIdentity is a certificate, its key and the mesh's authority from PEM
+// files, read again when one of them changes.
+type fileIdentity struct {
+	paths TLSFiles
+	clock func() time.Time
+
+	mu    sync.Mutex // guards below
+	read  [3]fileStamp
+	cert  tls.Certificate
+	roots *x509.CertPool
+}
+
+// fileStamp tells whether a file changed.
+type fileStamp struct {
+	modified time.Time
+	size     int64
+}
+
+func newFileIdentity(paths TLSFiles, clock func() time.Time) (*fileIdentity, error) {
+	f := &fileIdentity{paths: paths, clock: clock}
+	if err := f.refresh(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// refresh reads the files if one changed; what was read stays if that fails.
+func (f *fileIdentity) refresh() error {
+	f.mu.Lock()
+	same := f.read
+	f.mu.Unlock()
+	now, err := f.stamps()
+	if err != nil || now == same {
+		return err
+	}
+	cert, roots, err := f.load()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.read, f.cert, f.roots = now, cert, roots
+	f.mu.Unlock()
+	return nil
+}
+
+func (f *fileIdentity) stamps() (out [3]fileStamp, err error) {
+	for i, path := range []string{f.paths.Cert, f.paths.Key, f.paths.CA} {
+		st, err := os.Stat(path)
+		if err != nil {
+			return out, fmt.Errorf("mesh.tls: %w", err)
+		}
+		if st.Size() > maxPEMBytes {
+			return out, fmt.Errorf("mesh.tls: %s is longer than %d bytes", path, maxPEMBytes)
+		}
+		out[i] = fileStamp{modified: st.ModTime(), size: st.Size()}
+	}
+	return out, nil
+}
+
+func (f *fileIdentity) load() (tls.Certificate, *x509.CertPool, error) {
+	cert, err := tls.LoadX509KeyPair(f.paths.Cert, f.paths.Key)
+	if err != nil {
+		return cert, nil, fmt.Errorf("mesh.tls.cert: %w", err)
+	}
+	if cert.Leaf == nil {
+		if cert.Leaf, err = x509.ParseCertificate(cert.Certificate[0]); err != nil {
+			return cert, nil, fmt.Errorf("mesh.tls.cert: %w", err)
+		}
+	}
+	ca, err := os.ReadFile(f.paths.CA)
+	if err != nil {
+		return cert, nil, fmt.Errorf("mesh.tls.ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return cert, nil, fmt.Errorf("mesh.tls.ca: no certificate in %s", f.paths.CA)
+	}
+	return cert, roots, nil
+}
+
+func (f *fileIdentity) configs() (client, server *tls.Config) {
+	f.mu.Lock()
+	cert := f.cert
+	f.mu.Unlock()
+	return tlsConfigs(cert,
+		func(s tls.ConnectionState) error { return f.verify(s, x509.ExtKeyUsageServerAuth) },
+		func(s tls.ConnectionState) error { return f.verify(s, x509.ExtKeyUsageClientAuth) })
+}
+
+// verify checks a chain up to the authority as it is now.
+func (f *fileIdentity) verify(s tls.ConnectionState, usage x509.ExtKeyUsage) error {
+	if len(s.PeerCertificates) == 0 {
+		return errors.New("no certificate")
+	}
+	f.mu.Lock()
+	opts := x509.VerifyOptions{Roots: f.roots, CurrentTime: f.clock(), KeyUsages: []x509.ExtKeyUsage{usage}}
+	f.mu.Unlock()
+	opts.Intermediates = x509.NewCertPool()
+	for _, c := range s.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(c)
+	}
+	_, err := s.PeerCertificates[0].Verify(opts)
+	return err
+}
+
+func (f *fileIdentity) trusts(s tls.ConnectionState) bool {
+	return f.verify(s, x509.ExtKeyUsageAny) == nil
+}
+
+func (f *fileIdentity) expires() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cert.Leaf.NotAfter
+}

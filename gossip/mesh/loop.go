@@ -1,0 +1,136 @@
+package mesh
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+// viewEvery is how often the loop publishes what the core knows of its peers.
+const viewEvery = 100 * time.Millisecond
+
+// loop steps the core (I1): the most urgent event first, a tick when the core
+// wants one.
+func (m *Mesh) loop() {
+	defer close(m.loopDone)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var clock steady
+	var shown time.Time
+	for m.ctx.Err() == nil {
+		now := clock.read(m.cfg.Clock())
+		if now.Sub(shown) >= viewEvery {
+			shown = now
+			m.show()
+		}
+		it, ok := m.inbox.next()
+		switch {
+		case !ok && now.UnixMilli() >= m.cfg.Core.NextTick():
+			m.step(now, gossip.Tick{})
+		case !ok:
+			m.idle(timer, now)
+		case it.call != nil:
+			it.call()
+		default:
+			m.step(now, it.ev)
+		}
+	}
+}
+
+// show publishes what the core knows of its peers.
+func (m *Mesh) show() {
+	v := &view{at: m.cfg.Clock(), peers: make(map[crdt.PeerID]gossip.PeerInfo)}
+	for _, p := range m.cfg.Core.Peers() {
+		v.peers[p.ID] = p
+	}
+	m.view.Store(v)
+}
+
+// idle waits for something to do.
+func (m *Mesh) idle(timer *time.Timer, now time.Time) {
+	wait := time.UnixMilli(m.cfg.Core.NextTick()).Sub(now)
+	timer.Reset(min(max(wait, 0), time.Second))
+	select {
+	case <-timer.C:
+	case <-m.inbox.wake:
+	case <-m.ctx.Done():
+	}
+}
+
+// step gives the core one event and does what it wants.
+func (m *Mesh) step(now time.Time, ev gossip.Event) {
+	if w, ok := ev.(gossip.Writable); ok {
+		if l := m.link(w.Conn); l != nil {
+			l.out.heard()
+		}
+	}
+	for _, eff := range m.cfg.Core.Step(now.UnixMilli(), ev) {
+		m.do(eff)
+	}
+}
+
+// do carries out one effect; nothing here waits.
+func (m *Mesh) do(eff gossip.Effect) {
+	switch eff := eff.(type) {
+	case gossip.Send:
+		m.send(eff)
+	case gossip.Dial:
+		m.dial(eff)
+	case gossip.Hangup:
+		if l := m.link(eff.Conn); l != nil {
+			m.meter.ended.WithLabelValues("core").Inc()
+			l.hangup(eff.Reason)
+		}
+	case gossip.Refused:
+		m.refused(eff)
+	case gossip.Log:
+		m.say(eff)
+	default:
+		m.cfg.Local(eff)
+	}
+}
+
+// send queues a frame. A connection that has no room is ended: its frames are
+// numbered, so none may be left out.
+func (m *Mesh) send(s gossip.Send) {
+	l := m.link(s.Conn)
+	if l == nil {
+		return
+	}
+	if !l.out.put(s.Data) {
+		m.meter.ended.WithLabelValues("overflow").Inc()
+		l.cut(fmt.Sprintf("more than %d bytes unwritten", outboxBytes))
+		return
+	}
+	m.meter.out(s)
+}
+
+// refused counts and logs a hello that the core does not accept; the core says
+// so once per peer and cause.
+func (m *Mesh) refused(r gossip.Refused) {
+	args := []any{"peer", r.Peer.String(), "reason", r.Reason}
+	if l := m.link(r.Conn); l != nil {
+		m.refusals.refuse(causeOf(r.Reason), l.conn.RemoteAddr(), args...)
+		return
+	}
+	m.refusals.refuse(causeOf(r.Reason), nil, args...)
+}
+
+// say passes a line of the core on to the log.
+func (m *Mesh) say(l gossip.Log) {
+	level := hclog.LevelFromString(l.Level)
+	if level == hclog.NoLevel {
+		level = hclog.Info
+	}
+	m.log.Log(level, l.Msg, l.Args...)
+}
+
+func (m *Mesh) link(id gossip.Conn) *link {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.links[id]
+}

@@ -1,0 +1,166 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/hashicorp/serf/serf"
+
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+// serfConfig is the LAN profile without what this mesh does not use:
+// snapshots on disk, user events, coordinates.
+func serfConfig(cfg *Config, t *transport, ring *memberlist.Keyring, logger *log.Logger, events chan<- serf.Event) *serf.Config {
+	c := serf.DefaultConfig()
+	c.NodeName = nodeName(cfg)
+	c.Tags = tagsOf(cfg, false, false)
+	c.EventCh = events
+	c.EventBuffer = 16
+	c.QueryBuffer = 64
+	c.LogOutput = nil
+	c.Logger = logger
+	c.DisableCoordinates = true
+	c.BroadcastTimeout = 2 * time.Second
+	c.LeavePropagateDelay = time.Second
+	c.ReconnectTimeout = cfg.Timing.ReapAfter
+	c.TombstoneTimeout = cfg.Timing.ReapAfter
+	c.ReapInterval = min(c.ReapInterval, cfg.Timing.ReapAfter)
+
+	m := memberlist.DefaultLANConfig()
+	m.Transport = t
+	m.Label = cfg.Label
+	m.Keyring = ring
+	m.LogOutput = nil
+	m.Logger = logger
+	m.TCPTimeout = 5 * time.Second
+	c.MemberlistConfig = m
+	if cfg.tune != nil {
+		cfg.tune(c)
+	}
+	return c
+}
+
+// members passes serf's events on. It never waits, so that serf, which sends
+// them under a lock, does not either.
+func (m *Mesh) members(events <-chan serf.Event, down <-chan struct{}) {
+	for {
+		select {
+		case ev := <-events:
+			if me, ok := ev.(serf.MemberEvent); ok {
+				m.memberEvent(me)
+			}
+		case <-down:
+			return
+		}
+	}
+}
+
+func (m *Mesh) memberEvent(ev serf.MemberEvent) {
+	for _, sm := range ev.Members {
+		if ev.Type == serf.EventMemberReap {
+			m.roster.reap(sm.Name)
+			continue
+		}
+		p, err := memberOf(sm)
+		if err != nil {
+			m.refusals.refuse(causeMember, nil, "node", printable(sm.Name, 2*maxNodeName), "err", err)
+			continue
+		}
+		m.memberChanged(sm.Name, p, stateOf(ev.Type))
+	}
+	n, _ := m.roster.live("")
+	m.meter.peers.Set(float64(n))
+	m.cfg.OnChange()
+}
+
+func stateOf(t serf.EventType) MemberState {
+	switch t {
+	case serf.EventMemberLeave:
+		return Left
+	case serf.EventMemberFailed:
+		return Failed
+	}
+	return Alive
+}
+
+// memberChanged tells the roster, and the core unless it is about itself.
+func (m *Mesh) memberChanged(node string, p Member, state MemberState) {
+	m.roster.apply(node, p, state, m.cfg.Clock())
+	if p.ID == m.cfg.PeerID {
+		return
+	}
+	if state == Alive {
+		m.inbox.membership(p.ID, gossip.MemberUp{Peer: p.ID, Name: p.Name, Ready: p.Ready, Draining: p.Draining})
+		return
+	}
+	m.inbox.membership(p.ID, gossip.MemberDown{Peer: p.ID, Left: state == Left})
+}
+
+// tags keeps serf's tags equal to what SetTags said last.
+func (m *Mesh) tags(ctx context.Context) {
+	for {
+		select {
+		case <-m.retag:
+		case <-ctx.Done():
+			return
+		}
+		ready, draining := m.said()
+		if err := m.serf.SetTags(tagsOf(&m.cfg, ready, draining)); err != nil {
+			m.log.Warn("tags not told", "err", err)
+		}
+	}
+}
+
+// SetTags tells all peers by membership whether this one is ready and whether
+// it drains. It returns at once; only the latest word is told.
+func (m *Mesh) SetTags(ready, draining bool) {
+	m.tagMu.Lock()
+	same := m.ready == ready && m.draining == draining
+	m.ready, m.draining = ready, draining
+	m.tagMu.Unlock()
+	if same {
+		return
+	}
+	select {
+	case m.retag <- struct{}{}:
+	default:
+	}
+}
+
+func (m *Mesh) said() (ready, draining bool) {
+	m.tagMu.Lock()
+	defer m.tagMu.Unlock()
+	return m.ready, m.draining
+}
+
+// Leave says goodbye: the others drop this peer's load at once and do not call
+// it failed. It takes about a second, at most until ctx ends; Close follows.
+func (m *Mesh) Leave(ctx context.Context) error {
+	m.mu.Lock()
+	s, open := m.serf, m.state == running
+	if open {
+		m.wg.Add(1)
+	}
+	m.mu.Unlock()
+	if !open {
+		return ErrClosed
+	}
+	left := make(chan error, 1)
+	go func() {
+		defer m.wg.Done()
+		left <- s.Leave()
+	}()
+	select {
+	case err := <-left:
+		if err != nil {
+			return fmt.Errorf("leave mesh: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("leave mesh: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,271 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/memberlist"
+	"github.com/hashicorp/serf/serf"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+// ErrClosed is returned after Close, and by what needs a running mesh before
+// Start.
+var ErrClosed = errors.New("mesh is not running")
+
+// Mesh runs one peer's gossip: New binds, Start begins, Close ends.
+type Mesh struct {
+	cfg       Config
+	log       hclog.Logger
+	meter     *metrics
+	once      *once
+	refusals  *refusals
+	ring      *memberlist.Keyring // nil: no encryption of membership
+	identity  identity
+	transport *transport
+	inbox     *inbox
+	roster    *roster
+
+	ctx      context.Context // ends with Close; not any one request's
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	loopDone chan struct{}
+	view     atomic.Pointer[view]
+	nextConn atomic.Uint64
+
+	retag    chan struct{} // capacity 1
+	tagMu    sync.Mutex    // guards ready, draining
+	ready    bool
+	draining bool
+
+	life sync.Mutex // one Start or Close at a time; taken before mu
+
+	mu    sync.Mutex // guards below; never held while calling out
+	state state
+	serf  *serf.Serf // set once, by Start
+	links map[gossip.Conn]*link
+	dials map[dialKey]bool
+}
+
+type state uint8
+
+const (
+	bound state = iota
+	running
+	closed
+)
+
+// view is what the core knew of its peers at a time.
+type view struct {
+	at    time.Time
+	peers map[crdt.PeerID]gossip.PeerInfo
+}
+
+// New checks the configuration, reads the certificates and binds the port.
+// Nothing is answered before Start.
+func New(cfg Config) (*Mesh, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	m := &Mesh{
+		cfg:      cfg,
+		log:      cfg.Logger.Named("mesh"),
+		inbox:    newInbox(),
+		roster:   newRoster(cfg.PeerID),
+		once:     newOnce(cfg.Clock, onceEvery),
+		loopDone: make(chan struct{}),
+		retag:    make(chan struct{}, 1),
+		links:    make(map[gossip.Conn]*link),
+		dials:    make(map[dialKey]bool),
+	}
+	if err := m.trust(); err != nil {
+		return nil, err
+	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	if err := m.bind(); err != nil {
+		m.cancel()
+		return nil, err
+	}
+	m.meter = newMetrics(cfg.Registerer)
+	m.meter.expiry.Set(float64(m.identity.expires().Unix()))
+	m.refusals = &refusals{log: m.log, once: m.once, count: func(c cause) { m.meter.refused[c].Inc() }}
+	return m, nil
+}
+
+// trust sets up the keyring and the identity on peer streams.
+func (m *Mesh) trust() error {
+	keys, err := decodeKeys(m.cfg.Keyring)
+	if err != nil {
+		return err
+	}
+	m.identity = none{}
+	if len(keys) > 0 {
+		if m.ring, err = memberlist.NewKeyring(keys, keys[0]); err != nil {
+			return fmt.Errorf("mesh.keyring: %w", err)
+		}
+		m.identity = ringIdentity{ring: m.ring}
+	}
+	if m.cfg.TLS.all() {
+		if m.identity, err = newFileIdentity(m.cfg.TLS, m.cfg.Clock); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bind opens the port and works out the address others use.
+func (m *Mesh) bind() error {
+	tcp, udp, err := listen(m.ctx, m.cfg.Bind)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, resolveBound)
+	defer cancel()
+	advertise, err := advertised(ctx, m.cfg.Advertise, tcp.Addr().(*net.TCPAddr))
+	if err != nil {
+		return errors.Join(err, tcp.Close(), udp.Close())
+	}
+	t := &transport{
+		tcp: tcp, udp: udp, advertise: advertise,
+		header: labelHeader(m.cfg.Label), timing: m.cfg.Timing,
+		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn),
+		peer:   m.accepted,
+		refuse: func(why cause, from net.Addr, args ...any) { m.refusals.refuse(why, from, args...) },
+	}
+	t.lobby = newLobby(lobbyMax, func(c net.Conn) { t.refuse(causeCrowd, c.RemoteAddr()) })
+	t.ctx, t.cancel = context.WithCancel(m.ctx)
+	m.transport = t
+	return nil
+}
+
+// Start begins: membership, the loop, the seeds. It returns before any seed
+// was reached.
+func (m *Mesh) Start() error {
+	m.life.Lock()
+	defer m.life.Unlock()
+	if m.now() != bound {
+		return ErrClosed
+	}
+	m.wg.Go(m.loop)
+	m.transport.start()
+	events := make(chan serf.Event, 64)
+	logger := newSerfLog(m.log, m.once, func() { m.refusals.count(causeKey) })
+	s, err := serf.Create(serfConfig(&m.cfg, m.transport, m.ring, logger, events))
+	if err != nil {
+		m.become(closed, nil)
+		m.cancel()
+		err = errors.Join(fmt.Errorf("start mesh: %w", err), m.transport.Shutdown())
+		m.wg.Wait()
+		return err
+	}
+	m.become(running, s)
+	m.wg.Go(func() { m.members(events, s.ShutdownCh()) })
+	m.wg.Go(func() { m.tags(m.ctx) })
+	m.wg.Go(func() { m.seeds(m.ctx) })
+	m.wg.Go(func() { m.keep(m.ctx) })
+	if m.ring == nil && !m.cfg.TLS.all() {
+		m.log.Warn("mesh is not encrypted: anyone who reaches the port is a peer", "addr", m.Addr())
+	}
+	return nil
+}
+
+func (m *Mesh) now() state {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+func (m *Mesh) become(st state, s *serf.Serf) {
+	m.mu.Lock()
+	m.state, m.serf = st, s
+	m.mu.Unlock()
+}
+
+// Run starts the mesh, waits for ctx to end and closes it.
+func (m *Mesh) Run(ctx context.Context) error {
+	if err := m.Start(); err != nil {
+		return errors.Join(err, m.Close())
+	}
+	<-ctx.Done()
+	return m.Close()
+}
+
+// Close ends the mesh at once and waits for all of it (I9). Leave comes first
+// where there is time for it; without it the others take this peer for failed.
+func (m *Mesh) Close() error {
+	m.life.Lock()
+	defer m.life.Unlock()
+	m.mu.Lock()
+	was, s := m.state, m.serf
+	m.state = closed
+	m.mu.Unlock()
+	m.cancel()
+	var err error
+	switch was {
+	case running:
+		err = s.Shutdown()
+	case bound:
+		err = m.transport.Shutdown()
+	case closed:
+	}
+	m.wg.Wait()
+	if err != nil {
+		return fmt.Errorf("close mesh: %w", err)
+	}
+	return nil
+}
+
+// Addr is the address other peers use.
+func (m *Mesh) Addr() string { return m.transport.advertise.String() }
+
+// Post tells the core what happened in this process: Ingested, LoadChanged,
+// Predicted, IntentChanged, SnapshotCut and SnapshotJoined. It never waits and
+// loses nothing: what waits already is added to. Other events are the shell's
+// own; they are counted and dropped.
+func (m *Mesh) Post(ev gossip.Event) {
+	if !m.inbox.local(ev) {
+		m.meter.dropped.WithLabelValues("event").Inc()
+	}
+}
+
+// Do runs fn in the loop between two steps, so that it may read the core. It
+// waits for it; after an error fn may still run, or not.
+func (m *Mesh) Do(ctx context.Context, fn func()) error {
+	done := make(chan struct{})
+	m.inbox.call(func() { defer close(done); fn() })
+	select {
+	case <-done:
+		return nil
+	case <-m.loopDone:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Members lists all peers membership knows, this one first. It never waits.
+func (m *Mesh) Members() []Member {
+	out := m.roster.list()
+	v := m.view.Load()
+	if v == nil {
+		return out
+	}
+	since := max(0, m.cfg.Clock().Sub(v.at))
+	for i := range out {
+		p := &out[i]
+		if info, ok := v.peers[p.ID]; ok && p.State == Alive && !p.Self {
+			p.Connected = info.Connected
+			p.ViewAge = time.Duration(info.ViewAge)*time.Millisecond + since
+		}
+	}
+	return out
+}

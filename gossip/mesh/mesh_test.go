@@ -1,0 +1,167 @@
+package mesh
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+func TestThreePeersMeetBySeedAndPart(t *testing.T) {
+	t.Parallel()
+	a := start(t, config("a"))
+	b := start(t, config("b", a.Addr()))
+	cfg := config("c", a.Addr())
+	c := start(t, cfg)
+	whole(t, a, b, c)
+	if got := a.value(t, "banyan_mesh_peers"); got != 3 {
+		t.Errorf("banyan_mesh_peers = %v, want 3", got)
+	}
+	a.dispatch(5)
+	b.knows(t, a, 5)
+	c.knows(t, a, 5)
+	c.dispatch(9)
+	a.knows(t, c, 9)
+
+	// A graceful leave is no failure, and its load goes.
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := b.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.close(t)
+	eventually(t, "a saw b leave", func() bool { return a.stateOf(b) == Left })
+	eventually(t, "c saw b leave", func() bool { return c.stateOf(b) == Left })
+
+	// An abrupt end is one.
+	c.close(t)
+	eventually(t, "a saw c fail", func() bool { return a.stateOf(c) == Failed })
+	eventually(t, "a dropped c's load", func() bool { _, ok := a.state.of(c.id); return !ok })
+
+	// The same name comes back on the same port as another peer.
+	again := config("c", a.Addr())
+	again.Bind = c.Addr()
+	c2 := start(t, again)
+	whole(t, a, c2)
+	c2.dispatch(2)
+	a.knows(t, c2, 2)
+	if got := a.value(t, "banyan_mesh_peers"); got != 2 {
+		t.Errorf("banyan_mesh_peers = %v, want 2", got)
+	}
+}
+
+func TestInsecureMeshRunsInPlaintext(t *testing.T) {
+	t.Parallel()
+	cfg := config("a")
+	cfg.Keyring, cfg.Insecure = nil, true
+	a := start(t, cfg)
+	cfg = config("b", a.Addr())
+	cfg.Keyring, cfg.Insecure = nil, true
+	b := start(t, cfg)
+	whole(t, a, b)
+	a.dispatch(1)
+	b.knows(t, a, 1)
+	if a.log.count("not encrypted") != 1 {
+		t.Error("no warning about the missing encryption")
+	}
+}
+
+func TestTagsTravel(t *testing.T) {
+	t.Parallel()
+	a := start(t, config("a"))
+	b := start(t, config("b", a.Addr()))
+	whole(t, a, b)
+	find := func() Member {
+		for _, m := range a.Members() {
+			if m.ID == b.id {
+				return m
+			}
+		}
+		return Member{}
+	}
+	if m := find(); m.Ready || m.Draining || m.Name != "b" || m.HTTP != "127.0.0.1:8080" || m.Version != "v1" ||
+		m.Protocol != gossip.Version || m.Addr != b.Addr() {
+		t.Errorf("first tags: %+v", m)
+	}
+	b.SetTags(true, false)
+	eventually(t, "ready", func() bool { m := find(); return m.Ready && !m.Draining })
+	b.SetTags(true, true)
+	eventually(t, "draining", func() bool { return find().Draining })
+	if ms := a.Members(); !ms[0].Self || ms[0].ID != a.id {
+		t.Errorf("first member is %+v, want self", ms[0])
+	}
+}
+
+func TestSeedsAreTriedForEver(t *testing.T) {
+	t.Parallel()
+	later := newNode(t, config("later")) // holds its port, answers nothing yet
+	addr := later.Addr()
+	later.close(t)
+	a := start(t, config("a", addr, "no-such-host.invalid:1"))
+	eventually(t, "some vain attempts", func() bool { return a.value(t, "banyan_mesh_joins_total", "failed") >= 3 })
+	cfg := config("later")
+	cfg.Bind = addr
+	b := start(t, cfg)
+	whole(t, a, b)
+	if n := a.log.count("seed not reached"); n != 1 {
+		t.Errorf("the vain seed was logged %d times, want once", n)
+	}
+}
+
+func TestHealAfterReap(t *testing.T) {
+	t.Parallel()
+	cfg := config("a")
+	cfg.Timing.ReapAfter = 300 * time.Millisecond
+	a := start(t, cfg)
+	cfg = config("b", a.Addr())
+	cfg.Timing.ReapAfter = 300 * time.Millisecond
+	b := start(t, cfg)
+	whole(t, a, b)
+	// b goes silent for longer than a remembers it, then returns.
+	addr := b.Addr()
+	b.close(t)
+	eventually(t, "a forgot b", func() bool { return a.stateOf(b) == "" })
+	cfg = config("b", a.Addr())
+	cfg.Bind = addr
+	whole(t, a, start(t, cfg))
+}
+
+func TestCloseEndsWhatWaits(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, config("a"))
+	n.close(t) // before Start
+	if err := n.Start(); err == nil {
+		t.Error("started after Close")
+	}
+	n = start(t, config("a"))
+	n.close(t)
+	if err := n.Do(context.Background(), func() {}); err == nil {
+		t.Error("Do after Close did not fail")
+	}
+	if err := n.Leave(context.Background()); err == nil {
+		t.Error("Leave after Close did not fail")
+	}
+	if _, err := n.ListKeys(); err == nil {
+		t.Error("ListKeys after Close did not fail")
+	}
+	n.Post(gossip.LoadChanged{Urgent: true}) // must not hang or panic
+	if err := n.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, config("a"))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	if err := n.Do(context.Background(), func() {}); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

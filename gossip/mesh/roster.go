@@ -1,0 +1,194 @@
+package mesh
+
+import (
+	"encoding/hex"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/serf/serf"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+// MemberState is what membership says of a peer.
+type MemberState string
+
+// The member states.
+const (
+	Alive  MemberState = "alive"
+	Failed MemberState = "failed"
+	Left   MemberState = "left"
+)
+
+// Member is one peer as membership sees it; with what the core knows of it.
+type Member struct {
+	ID       crdt.PeerID
+	Name     string // for people
+	Addr     string // of its mesh port
+	HTTP     string // of its public listener
+	Version  string // of its software
+	Protocol int    // newest gossip protocol it speaks
+	State    MemberState
+	Ready    bool
+	Draining bool
+	Self     bool
+	Since    time.Time // of State
+
+	Connected [gossip.Classes]bool
+	// ViewAge is how old what this peer knows of it is, up to 100 ms too high;
+	// 0 for Self and for peers that are not alive.
+	ViewAge time.Duration
+}
+
+// The tags every peer carries; together below serf's 512 bytes.
+const (
+	tagID       = "id"
+	tagName     = "name"
+	tagHTTP     = "http"
+	tagVersion  = "version"
+	tagProtocol = "proto"
+	tagReady    = "ready"
+	tagDraining = "draining"
+)
+
+// tagsOf are the tags of this peer.
+func tagsOf(cfg *Config, ready, draining bool) map[string]string {
+	return map[string]string{
+		tagID:       cfg.PeerID.String(),
+		tagName:     cfg.Name,
+		tagHTTP:     cfg.HTTP,
+		tagVersion:  cfg.Version,
+		tagProtocol: strconv.Itoa(gossip.Version),
+		tagReady:    strconv.FormatBool(ready),
+		tagDraining: strconv.FormatBool(draining),
+	}
+}
+
+// nodeName is serf's name of this peer: the name for people does not survive a
+// restart at once (serf would take the new process for a conflict), the id is
+// new with each.
+func nodeName(cfg *Config) string { return cfg.Name + "-" + cfg.PeerID.String()[:8] }
+
+var errTags = errors.New("member without a peer id")
+
+// memberOf reads a serf member's tags. Everything in them is from the network.
+func memberOf(m serf.Member) (Member, error) {
+	id, err := hex.DecodeString(m.Tags[tagID])
+	if err != nil || len(id) != len(crdt.PeerID{}) {
+		return Member{}, errTags
+	}
+	protocol, _ := strconv.Atoi(m.Tags[tagProtocol])
+	out := Member{
+		Name:     printable(m.Tags[tagName], maxNodeName),
+		Addr:     net.JoinHostPort(m.Addr.String(), strconv.Itoa(int(m.Port))),
+		HTTP:     printable(m.Tags[tagHTTP], maxHTTP),
+		Version:  printable(m.Tags[tagVersion], maxVersion),
+		Protocol: protocol,
+		Ready:    m.Tags[tagReady] == "true",
+		Draining: m.Tags[tagDraining] == "true",
+	}
+	copy(out.ID[:], id)
+	return out, nil
+}
+
+// printable cuts what a log or a page should not show.
+func printable(s string, max int) string {
+	s = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, s)
+	return s[:min(len(s), max)]
+}
+
+// roster is the membership as this peer last heard it.
+type roster struct {
+	self crdt.PeerID
+
+	mu      sync.Mutex // guards below
+	members map[string]Member
+}
+
+func newRoster(self crdt.PeerID) *roster {
+	return &roster{self: self, members: make(map[string]Member)}
+}
+
+// rosterMax bounds the members remembered; serf forgets the dead by time.
+const rosterMax = 4096
+
+// apply notes a member's new state under its node name.
+func (r *roster) apply(node string, m Member, state MemberState, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, known := r.members[node]
+	if !known && len(r.members) >= rosterMax {
+		return
+	}
+	m.State, m.Since, m.Self = state, now, m.ID == r.self
+	if known && old.State == state {
+		m.Since = old.Since
+	}
+	r.members[node] = m
+}
+
+// reap forgets a member.
+func (r *roster) reap(node string) {
+	r.mu.Lock()
+	delete(r.members, node)
+	r.mu.Unlock()
+}
+
+// list returns all members: this peer first, then by name and id.
+func (r *roster) list() []Member {
+	r.mu.Lock()
+	out := make([]Member, 0, len(r.members))
+	for _, m := range r.members {
+		out = append(out, m)
+	}
+	r.mu.Unlock()
+	slices.SortFunc(out, func(a, b Member) int {
+		switch {
+		case a.Self != b.Self && a.Self:
+			return -1
+		case a.Self != b.Self:
+			return 1
+		case a.Name != b.Name:
+			return strings.Compare(a.Name, b.Name)
+		}
+		return slices.Compare(a.ID[:], b.ID[:])
+	})
+	return out
+}
+
+// address is where a peer that is alive can be dialed.
+func (r *roster) address(id crdt.PeerID) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		if m.ID == id && m.State == Alive {
+			return m.Addr, true
+		}
+	}
+	return "", false
+}
+
+// live counts the peers alive, this one included, and tells whether one has
+// the address.
+func (r *roster) live(addr string) (n int, here bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		if m.State == Alive {
+			n++
+			here = here || m.Addr == addr
+		}
+	}
+	return n, here
+}

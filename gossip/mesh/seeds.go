@@ -1,0 +1,118 @@
+package mesh
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/serf/serf"
+)
+
+const (
+	firstJoin    = time.Second // doubles up to JoinEvery while this peer is alone
+	resolveBound = 5 * time.Second
+	joinsARound  = 64 // addresses tried in one round
+)
+
+// seeds tries the seeds for ever (I7): also when the mesh is whole, because
+// after a long partition both halves have forgotten each other.
+func (m *Mesh) seeds(ctx context.Context) {
+	wait := min(firstJoin, m.cfg.Timing.JoinEvery)
+	for m.serf.State() == serf.SerfAlive {
+		m.joinRound(ctx)
+		every := m.cfg.Timing.JoinEvery
+		if n, _ := m.roster.live(""); n <= 1 {
+			every = min(wait, every)
+			wait *= 2
+		}
+		select {
+		case <-time.After(jittered(every)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// jittered is d ± 20 %.
+func jittered(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+}
+
+// joinRound resolves all seeds and joins every address that is not a live
+// member, in random order.
+func (m *Mesh) joinRound(ctx context.Context) {
+	addrs := m.resolve(ctx)
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	for _, addr := range addrs[:min(len(addrs), joinsARound)] {
+		if ctx.Err() != nil || m.serf.State() != serf.SerfAlive {
+			return
+		}
+		if _, here := m.roster.live(addr); here || addr == m.transport.advertise.String() {
+			continue
+		}
+		_, err := m.serf.Join([]string{addr}, true)
+		m.meter.joins.WithLabelValues(resultOf(err)).Inc()
+		switch {
+		case err == nil:
+			m.log.Info("joined", "seed", addr)
+		case m.once.first("join " + addr):
+			m.log.Warn("seed not reached; tried for ever", "seed", addr, "err", err)
+		}
+	}
+}
+
+func resultOf(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "ok"
+}
+
+// resolve looks every seed up, each address once.
+func (m *Mesh) resolve(ctx context.Context) []string {
+	var out []string
+	seen := make(map[string]bool)
+	for _, seed := range m.cfg.Join {
+		addrs, err := resolveSeed(ctx, seed, m.seedPort())
+		if err != nil && ctx.Err() == nil && m.once.first("resolve "+seed) {
+			m.log.Warn("seed not resolved; tried for ever", "seed", seed, "err", err)
+		}
+		for _, a := range addrs {
+			if s := a.String(); !seen[s] {
+				seen[s] = true
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// seedPort is where a seed without a port listens: where this peer does.
+func (m *Mesh) seedPort() string {
+	if _, port, err := net.SplitHostPort(m.cfg.Bind); err == nil && port != "0" {
+		return port
+	}
+	return defaultPort
+}
+
+func resolveSeed(ctx context.Context, seed, port string) ([]netip.AddrPort, error) {
+	host, port := splitPort(seed, port)
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveBound)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]netip.AddrPort, 0, len(ips))
+	for _, ip := range ips {
+		out = append(out, netip.AddrPortFrom(ip.Unmap(), uint16(n)))
+	}
+	return out, nil
+}

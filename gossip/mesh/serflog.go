@@ -1,0 +1,62 @@
+package mesh
+
+import (
+	"io"
+	"log"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// serfLog passes the lines of serf and memberlist on to hclog by their level.
+// What strangers can make them say is said once per kind in ten minutes; the
+// rest of it is a debug line. Lines about keys are counted as refusals.
+type serfLog struct {
+	out   io.Writer
+	debug hclog.Logger
+	once  *once
+	key   func()
+}
+
+func newSerfLog(logger hclog.Logger, o *once, key func()) *log.Logger {
+	w := &serfLog{
+		out:   logger.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true}),
+		debug: logger, once: o, key: key,
+	}
+	return log.New(w, "", 0)
+}
+
+// Write implements io.Writer; one call is one line.
+func (w *serfLog) Write(line []byte) (int, error) {
+	s := string(line)
+	if strings.Contains(s, "ecrypt") && strings.HasPrefix(s, "[ERR]") {
+		w.key()
+	}
+	if (strings.HasPrefix(s, "[ERR]") || strings.HasPrefix(s, "[WARN]")) && !w.once.first(kindOfLine(s)) {
+		w.debug.Debug(strings.TrimSpace(s))
+		return len(line), nil
+	}
+	if _, err := w.out.Write(line); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// kindOfLine is a line without what varies: addresses, numbers, quoted text.
+func kindOfLine(s string) string {
+	if i := strings.Index(s, " from="); i >= 0 {
+		s = s[:i]
+	}
+	var b strings.Builder
+	quoted := false
+	for _, r := range s {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case quoted, r >= '0' && r <= '9':
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
