@@ -55,10 +55,23 @@ func appendMessages(dst, messages []byte) []byte {
 	return dst
 }
 
+// leadingIndex is the place of a key among the leading fields, or -1.
+func leadingIndex(key []byte) int {
+	for i, name := range leading {
+		if string(key[1:len(key)-1]) == name {
+			return i
+		}
+	}
+	if skipPlain(key, 1) == len(key)-1 {
+		return -1
+	}
+	return slices.Index(leading, unquote(key)) // escapes: seldom
+}
+
 func appendMessage(dst, message []byte) []byte {
 	var first [3][]byte
 	_, _ = eachMember(message, 0, 2, func(key, value []byte) error {
-		if i := slices.Index(leading, unquote(key)); i >= 0 {
+		if i := leadingIndex(key); i >= 0 {
 			first[i] = value
 		}
 		return nil
@@ -69,7 +82,7 @@ func appendMessage(dst, message []byte) []byte {
 		}
 	}
 	_, _ = eachMember(message, 0, 2, func(key, value []byte) error {
-		if !slices.Contains(leading, unquote(key)) && !isNull(value) {
+		if leadingIndex(key) < 0 && !isNull(value) {
 			dst = appendUnquoted(append(dst, markField), key)
 			dst = appendValue(append(dst, markField), value)
 		}

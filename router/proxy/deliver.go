@@ -214,11 +214,11 @@ func (s *sink) end(whole bool) {
 	case s.events:
 		idle := s.scanner.Idle()
 		s.body = s.body[:0]
-		s.scanner.Flush(func(e openai.Event) {
-			if s.filter {
-				s.body = append(s.body, e.Raw...)
-			}
-		})
+		if s.filter {
+			s.scanner.Flush(s.sift)
+		} else {
+			s.scanner.Flush(func(e openai.Event) { s.note(e) })
+		}
 		if !whole && idle && s.x.r.Context().Err() == nil {
 			s.body = append(s.body, cutEvent...)
 		}

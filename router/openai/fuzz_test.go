@@ -1,0 +1,189 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var bodies = []string{
+	``, `{}`, `{"messages":[]}`, `{"model":"m","messages":[{"role":"user","content":"h\u00e9\ud83d\ude00\ud800"}],"stream":true}`,
+	`{"prompt":[1,2,3],"max_tokens":10}`, `{"prompt":[[1],[2,3]]}`, `{"prompt":["a","b"],"n":2}`, `{"input":[{"role":"user"}]}`,
+	`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"x":-1.5e+10,"y":[true,false,null],"z":{"":{}}}`, "{\"a\":\"\\n\\/\\\"\"}",
+	`{"messages":[],"stream_options":{"include_usage":false},"vllm_xargs":{"kv_transfer_params":1}}`,
+	`{"messages":[` + strings.Repeat(`[`, 200), `{"max_tokens":1e400,"messages":[]}`, "{\"a\":\"12345678\x00\"}", `{"a":00}`,
+}
+
+// FuzzParse holds I1 and I2 for any body: no panic; what is accepted
+// encoding/json accepts too and reads alike; edits change what they name and
+// nothing else.
+func FuzzParse(f *testing.F) {
+	for _, body := range bodies {
+		for endpoint := Other; endpoint <= Tokenize; endpoint++ {
+			f.Add(byte(endpoint), []byte(body))
+		}
+	}
+	f.Fuzz(func(t *testing.T, endpoint byte, body []byte) {
+		r, err := Parse(Endpoint(endpoint%6), body)
+		if err != nil {
+			var e *Error
+			if !errors.As(err, &e) || e.Status != 400 || e.Message == "" {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		var twin map[string]json.RawMessage
+		if err := json.Unmarshal(body, &twin); err != nil {
+			t.Fatalf("accepted what encoding/json refuses: %v", err)
+		}
+		checkTwin(t, r, twin)
+		if !bytes.Equal(r.Bytes(), body) {
+			t.Fatal("I2: unedited bytes differ")
+		}
+		_ = r.AppendCanonical(nil)
+		edited := r.Clone()
+		edited.StripInternal()
+		edited.AskUsage()
+		edited.Set("model", []byte(`"new"`))
+		if !json.Valid(edited.Bytes()) || !json.Valid(r.PromptBody()) {
+			t.Fatalf("an edit broke the body: %s", edited.Bytes())
+		}
+		again, err := Parse(Endpoint(endpoint%6), edited.Bytes())
+		if err != nil {
+			t.Fatalf("the edited body does not parse: %v", err)
+		}
+		for _, m := range again.body.members {
+			switch m.name {
+			case "model", "stream_options", "vllm_xargs", "extra_args", "extra_body":
+			default:
+				if isInternal(m.name) || !bytes.Equal(m.value, r.Get(m.name)) {
+					t.Fatalf("I2: %q is %s, was %s", m.name, m.value, r.Get(m.name))
+				}
+			}
+		}
+	})
+}
+
+// checkTwin compares fields with what encoding/json reads.
+func checkTwin(t *testing.T, r *Request, twin map[string]json.RawMessage) {
+	t.Helper()
+	if len(twin) != len(r.body.members) {
+		t.Fatalf("I3: %d fields, encoding/json has %d", len(r.body.members), len(twin))
+	}
+	for _, m := range r.body.members {
+		if !bytes.Equal(twin[m.name], m.value) {
+			t.Fatalf("%q: %s, encoding/json has %s", m.name, m.value, twin[m.name])
+		}
+	}
+	for name, got := range map[string]string{"model": r.Model, "user": r.User, "cache_salt": r.CacheSalt} {
+		var want string
+		if raw := twin[name]; raw != nil && json.Unmarshal(raw, &want) == nil && want != got {
+			t.Fatalf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// FuzzUnquote holds decoded strings against encoding/json.
+func FuzzUnquote(f *testing.F) {
+	for _, s := range []string{"", "a", `\n\t\b\f\r\/\\\"`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\ud83dx`, `\ud83d\u0041`, `\ude00`, "é😀"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		raw := []byte(`"` + s + `"`)
+		end, err := skipString(raw, 0)
+		valid := err == nil && end == len(raw)
+		if want := json.Valid(raw); valid != want {
+			t.Fatalf("%q: valid %v, encoding/json says %v", raw, valid, want)
+		}
+		if !valid || !utf8.Valid(raw) {
+			return
+		}
+		var want string
+		if err := json.Unmarshal(raw, &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := unquote(raw); got != want {
+			t.Fatalf("%q: %q, want %q", raw, got, want)
+		}
+	})
+}
+
+// FuzzSkipValue holds the scanner against encoding/json within the depth.
+func FuzzSkipValue(f *testing.F) {
+	for _, body := range bodies {
+		f.Add([]byte(body))
+	}
+	f.Add([]byte(`[-0,0.5,1E-3,10]`))
+	f.Add([]byte(` nul`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		end, err := skipValue(b, skipSpace(b, 0), 0)
+		valid := err == nil && skipSpace(b, end) == len(b)
+		if want := json.Valid(b); valid != want && !errors.Is(err, errDepth) {
+			t.Fatalf("%q: valid %v, encoding/json says %v", b, valid, want)
+		}
+	})
+}
+
+// FuzzStream feeds any bytes, cut anywhere, to everything that reads streams.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n"), uint8(7), uint8(100))
+	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}],\"usage\":null}\r\n\r\n: c\r\r"), uint8(1), uint8(30))
+	f.Add([]byte("data: {\"usage\":1,\ndata: \"a\":2}\n\n"), uint8(3), uint8(5))
+	f.Fuzz(func(t *testing.T, stream []byte, step, limit uint8) {
+		s := Scanner{Limit: int(limit) + 1}
+		var raw []byte
+		emit := func(e Event) {
+			raw = append(raw, e.Raw...)
+			if e.Data == nil {
+				return
+			}
+			chunk := ParseChunk(e.Data)
+			cut := AppendWithoutUsage(nil, e)
+			if json.Valid(e.Data) && !bytes.Contains(e.Data, []byte{'\n'}) && chunk.HasUsage {
+				checkCut(t, e, cut)
+			}
+		}
+		for rest := stream; len(rest) > 0; {
+			n := min(int(step)+1, len(rest))
+			s.Feed(rest[:n], emit)
+			if len(s.held) > int(limit)+1 {
+				t.Fatalf("holds %d bytes", len(s.held))
+			}
+			rest = rest[n:]
+		}
+		s.Flush(emit)
+		if !bytes.Equal(raw, stream) {
+			t.Fatalf("I4: raw %q of %q", raw, stream)
+		}
+		_ = ParseUsage(stream)
+	})
+}
+
+// checkCut holds an event without usage against the same done by
+// encoding/json.
+func checkCut(t *testing.T, e Event, cut []byte) {
+	t.Helper()
+	var before, after map[string]json.RawMessage
+	if json.Unmarshal(e.Data, &before) != nil {
+		return
+	}
+	var data []byte
+	var s Scanner
+	keep := func(e Event) { data = bytes.Clone(e.Data) }
+	s.Feed(cut, keep)
+	s.Flush(keep)
+	if err := json.Unmarshal(data, &after); err != nil {
+		t.Fatalf("%q became %q: %v", e.Raw, cut, err)
+	}
+	if _, twice := after["usage"]; twice && bytes.Count(e.Data, []byte("usage")) == 1 {
+		t.Fatalf("usage is still there: %q", cut)
+	}
+	for name, value := range before {
+		if name != "usage" && !bytes.Equal(after[name], value) {
+			t.Fatalf("%q changed: %q became %q", name, e.Raw, cut)
+		}
+	}
+}
