@@ -13,7 +13,7 @@ import (
 // reports op's rate.
 func writing(b *testing.B, prepare func(*radix.Tree), op func(*radix.Tree) (blocks int)) {
 	b.Helper()
-	blocks := 0
+	blocks, cpu := 0, time.Duration(0)
 	var st radix.Stats
 	b.ResetTimer()
 	for range b.N {
@@ -23,15 +23,18 @@ func writing(b *testing.B, prepare func(*radix.Tree), op func(*radix.Tree) (bloc
 			prepare(t)
 		}
 		runtime.GC()
+		begin := cpuTime()
 		b.StartTimer()
 		blocks += op(t)
 		b.StopTimer()
+		cpu += cpuTime() - begin
 		st = t.Stats()
 		t.Close()
 		b.StartTimer()
 	}
 	b.ReportMetric(float64(blocks)/b.Elapsed().Seconds()/1e6, "Mblocks/s")
 	b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(blocks), "ns/block")
+	b.ReportMetric(float64(cpu)/float64(blocks), "cpu-ns/block")
 	if st.Facts > 0 {
 		b.ReportMetric(float64(st.Bytes)/float64(st.Facts), "B/fact")
 	}
@@ -138,7 +141,7 @@ func BenchmarkClear(b *testing.B) {
 
 func BenchmarkEnumerate(b *testing.B) {
 	_, tree := loadB()
-	facts, longest := 0, time.Duration(0)
+	facts, longest, cpu := 0, time.Duration(0), cpuTime()
 	for b.Loop() {
 		for h := range radix.Holder(workload.Holders) {
 			for cursor := uint64(0); ; {
@@ -155,6 +158,7 @@ func BenchmarkEnumerate(b *testing.B) {
 		b.Fatalf("enumerated %d facts of %d", facts, b.N*tree.Stats().Facts)
 	}
 	b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(facts), "ns/fact")
+	b.ReportMetric(float64(cpuTime()-cpu)/float64(facts), "cpu-ns/fact")
 	b.ReportMetric(float64(longest.Microseconds()), "max-step-us")
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // HashVersion names the hash functions of this package. It is mixed into
@@ -96,12 +97,13 @@ func (h *Hasher) AppendHashes(dst []TokenHash, grid int, tokens []uint32) []Toke
 }
 
 // AppendKeys appends the key of every whole block of grid tokens, chained
-// from parent. It costs about 3.5 ns a block of 16 tokens and allocates
-// nothing if dst has room.
+// from parent. It costs about 8 ns a block of 16 tokens and allocates nothing
+// if dst has room.
 func (h *Hasher) AppendKeys(dst []Key, parent Key, grid int, tokens []uint32) []Key {
 	if grid < 1 {
 		return dst
 	}
+	dst = slices.Grow(dst, len(tokens)/grid)
 	for ; len(tokens) >= grid; tokens = tokens[grid:] {
 		parent = h.Chain(parent, h.Block(tokens[:grid]))
 		dst = append(dst, parent)

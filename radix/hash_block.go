@@ -11,51 +11,41 @@ func (h *Hasher) Block(tokens []uint32) TokenHash {
 	var acc uint64
 	total := uint64(len(tokens))
 	for len(tokens) >= 16 {
-		t := (*[16]uint32)(tokens)
-		w := [8]uint64{
-			pair(t[0], t[1]), pair(t[2], t[3]), pair(t[4], t[5]), pair(t[6], t[7]),
-			pair(t[8], t[9]), pair(t[10], t[11]), pair(t[12], t[13]), pair(t[14], t[15]),
-		}
-		acc = h.stripe(acc, total, &w)
+		acc = h.stripe(acc, total, (*[16]uint32)(tokens))
 		tokens = tokens[16:]
 	}
 	if len(tokens) > 0 || total == 0 {
-		var w [8]uint64
-		for i, t := range tokens {
-			w[i/2] |= uint64(t) << (32 * (i % 2))
-		}
-		acc = h.stripe(acc, total, &w)
+		var pad [16]uint32
+		copy(pad[:], tokens)
+		acc = h.stripe(acc, total, &pad)
 	}
 	return TokenHash(acc)
 }
 
 // stripe folds 16 tokens into acc. Padding is told apart by the length, which
 // every stripe carries.
-func (h *Hasher) stripe(acc, total uint64, w *[8]uint64) uint64 {
-	if (w[0]|w[1]|w[2]|w[3]|w[4]|w[5]|w[6]|w[7])&highBits != 0 {
-		return h.wideStripe(acc, total, w)
+func (h *Hasher) stripe(acc, total uint64, t *[16]uint32) uint64 {
+	w0, w1, w2, w3 := pair(t[0], t[1]), pair(t[2], t[3]), pair(t[4], t[5]), pair(t[6], t[7])
+	w4, w5, w6, w7 := pair(t[8], t[9]), pair(t[10], t[11]), pair(t[12], t[13]), pair(t[14], t[15])
+	if (w0|w1|w2|w3|w4|w5|w6|w7)&highBits != 0 {
+		return h.wideStripe(acc, total, t)
 	}
-	return h.lanes(acc, total, w)
-}
-
-func (h *Hasher) lanes(acc, total uint64, w *[8]uint64) uint64 {
-	f0 := fold(w[0]^h.lane[0], w[1]^h.lane[1])
-	f1 := fold(w[2]^h.lane[2], w[3]^h.lane[3])
-	f2 := fold(w[4]^h.lane[4], w[5]^h.lane[5])
-	f3 := fold(w[6]^h.lane[6], w[7]^h.lane[7])
+	f0 := fold(w0^h.lane[0], w1^h.lane[1])
+	f1 := fold(w2^h.lane[2], w3^h.lane[3])
+	f2 := fold(w4^h.lane[4], w5^h.lane[5])
+	f3 := fold(w6^h.lane[6], w7^h.lane[7])
 	return fold(acc^f0^bits.RotateLeft64(f2, 23)^h.join[0], f1^bits.RotateLeft64(f3, 41)^(h.join[1]+total))
 }
 
 // wideStripe handles ids of 2^31 and more, which no engine has: their high
 // bits go into a stripe of their own, so that no lane can be zero there
 // either.
-func (h *Hasher) wideStripe(acc, total uint64, w *[8]uint64) uint64 {
-	var low, high [8]uint64
-	for i, x := range w {
-		low[i] = x &^ highBits
-		high[i] = x & highBits >> 31
+func (h *Hasher) wideStripe(acc, total uint64, t *[16]uint32) uint64 {
+	var low, high [16]uint32
+	for i, x := range t {
+		low[i], high[i] = x&^(1<<31), x>>31
 	}
-	return h.lanes(h.lanes(acc^h.wide, total, &high), total, &low)
+	return h.stripe(h.stripe(acc^h.wide, total, &high), total, &low)
 }
 
 func pair(a, b uint32) uint64 { return uint64(a) | uint64(b)<<32 }

@@ -66,8 +66,7 @@ type memory struct {
 
 // carve returns one zeroed, 8-byte aligned T, which must hold no pointers.
 func carve[T any](m *memory) *T {
-	var t T
-	b := mapBytes(int(unsafe.Sizeof(t)))
+	b := mapBytes(int(unsafe.Sizeof(*(*T)(nil))))
 	m.maps = append(m.maps, b)
 	m.bytes += int64(len(b))
 	return (*T)(unsafe.Pointer(unsafe.SliceData(b)))

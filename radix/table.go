@@ -1,11 +1,9 @@
 package radix
 
-import "math/bits"
-
 const (
-	// maxPart is the largest number of slots of a part; a fuller one splits.
-	// Rebuilding it is the longest pause a table makes: about 10 us.
-	maxPart = 4096
+	// maxPart is the number of slots of a part; a full one splits. That is the
+	// longest pause a table makes: about 5 us.
+	maxPart = 2048
 	// maxSplits bounds the directory at 2^20 parts.
 	maxSplits = 20
 )
@@ -16,7 +14,9 @@ const (
 // It is extendible hashing over parts of sorted linear probing: a slot is
 // hash<<32|ref, slots of a part ascend and 0 is empty. So an unsuccessful
 // search ends early, and growing or splitting is one sequential pass that
-// looks at no reference.
+// looks at no reference. Hashes must be spread unevenly (see spread), so that
+// parts do not all split at the same size: memory then grows smoothly, at 12
+// to 13 bytes an entry.
 //
 // Invariant I8: inside a part entries ascend, no entry lies before its home
 // slot, and no empty slot lies between an entry and its home.
@@ -85,34 +85,35 @@ func (t *table) insert(hash, ref uint32) {
 	if t.dir == nil {
 		t.dir = []*part{{}}
 	}
-	e := uint64(hash)<<32 | uint64(ref)
-	for {
+	t.count++
+	for e := uint64(hash)<<32 | uint64(ref); e != 0; {
+		hash = uint32(e >> 32)
 		p := t.dir[hash>>(32-t.depth)]
-		if p.count < p.homes-p.homes/6 && p.insert(e) {
-			t.count++
-			return
+		if p.count < p.limit() {
+			e = p.insert(e)
 		}
-		t.grow(p, hash)
+		if e != 0 {
+			t.grow(p, hash)
+		}
 	}
 }
 
-func (p *part) insert(e uint64) bool {
-	s := p.slots
-	i := p.home(uint32(e >> 32))
-	for i < len(s) && s[i] != 0 && s[i] < e {
+// insert puts e in its place and moves what follows up to the next empty
+// slot. It returns the entry for which the part has no room left, if any,
+// which may be another one than e.
+func (p *part) insert(e uint64) (over uint64) {
+	s := p.slots[p.home(uint32(e>>32)):]
+	i := 0
+	for i < len(s) && s[i] < e && s[i] != 0 {
 		i++
 	}
-	j := i
-	for j < len(s) && s[j] != 0 {
-		j++
+	for ; i < len(s); i++ {
+		if s[i], e = e, s[i]; e == 0 {
+			p.count++
+			return 0
+		}
 	}
-	if j == len(s) {
-		return false
-	}
-	copy(s[i+1:j+1], s[i:j])
-	s[i] = e
-	p.count++
-	return true
+	return e
 }
 
 // remove takes one reference out and reports whether it was there.
@@ -138,60 +139,71 @@ func (t *table) remove(hash, ref uint32) bool {
 	s[j-1] = 0
 	p.count--
 	t.count--
-	if p.count*4 < p.homes && len(p.slots) > 32 || p.count == 0 {
-		t.rebuild(p, p.count+p.count/2)
+	if p.count == 0 {
+		t.blocks.give(p.slots)
+		p.slots, p.homes = nil, 0
+	} else if p.count*4 < p.homes && len(p.slots) > minBlock {
+		t.rebuild(p, uint32(len(p.slots))/2)
 	}
 	return true
 }
 
-// grow makes room in p: a larger block, or two parts.
+// limit is how many entries a part takes. The first parts of a table are
+// unevenly full, so they take less.
+func (p *part) limit() uint32 {
+	if p.depth < 3 {
+		return p.homes - p.homes/4
+	}
+	return p.homes - p.homes/8
+}
+
+// grow makes room in p: a block of twice the size, or two parts.
 func (t *table) grow(p *part, hash uint32) {
-	want := p.count + p.count/3 + 4
-	if want <= maxPart || p.depth >= maxSplits {
-		t.rebuild(p, max(want, p.homes+p.homes/8+4))
+	if n := uint32(len(p.slots)); n < maxPart || p.depth >= maxSplits {
+		t.rebuild(p, 2*n)
 		return
 	}
 	t.split(p, hash)
 }
 
-// rebuild moves p's entries into a block of at least homes home slots.
-func (t *table) rebuild(p *part, homes uint32) {
+// rebuild moves p's entries into a block of at least size slots.
+func (t *table) rebuild(p *part, size uint32) {
 	old := p.slots
-	for !t.fill(p, old, homes) {
-		homes += homes/4 + 8
-	}
+	t.refill(p, old, size)
 	t.blocks.give(old)
 }
 
-// fill lays entries out in a new block for p. It reports false, and leaves no
-// block, if they do not fit behind their homes.
-func (t *table) fill(p *part, entries []uint64, homes uint32) bool {
-	if homes == 0 {
-		p.slots, p.homes, p.count = nil, 0, 0
-		return true
+// refill lays entries out in a new block of at least size slots for p.
+func (t *table) refill(p *part, entries []uint64, size uint32) {
+	for !t.fill(p, entries, size) {
+		size *= 2
 	}
-	p.slots = t.blocks.take(homes + spill(homes))
-	p.homes = uint32(len(p.slots)) - spill(uint32(len(p.slots)))
-	p.count = 0
-	at := 0
+}
+
+// fill reports false, and leaves no block, if the entries do not fit behind
+// their homes.
+func (t *table) fill(p *part, entries []uint64, size uint32) bool {
+	p.slots = t.blocks.take(size)
+	size = uint32(len(p.slots))
+	p.homes = size - min(4+size/16, 64) // the rest is for entries pushed on
+	slots, homes64, depth := p.slots, uint64(p.homes), p.depth
+	at, count := 0, uint32(0)
 	for _, e := range entries {
 		if e == 0 {
 			continue
 		}
-		at = max(at, p.home(uint32(e>>32)))
-		if at >= len(p.slots) {
-			t.blocks.give(p.slots)
+		at = max(at, int(uint64(uint32(e>>32)<<depth)*homes64>>32))
+		if at >= len(slots) {
+			t.blocks.give(slots)
 			return false
 		}
-		p.slots[at] = e
+		slots[at] = e
 		at++
-		p.count++
+		count++
 	}
+	p.count = count
 	return true
 }
-
-// spill is the room behind the last home for entries pushed on.
-func spill(slots uint32) uint32 { return min(4+slots/16, 64) }
 
 // split makes two parts of p by its next hash bit.
 func (t *table) split(p *part, hash uint32) {
@@ -206,35 +218,24 @@ func (t *table) split(p *part, hash uint32) {
 	old := p.slots
 	bit := uint32(1) << (31 - p.depth)
 	cut := 0
-	var low uint32
 	for i, e := range old {
-		if e == 0 {
-			continue
-		}
 		if uint32(e>>32)&bit != 0 {
 			break
 		}
-		cut = i + 1
-		low++
+		if e != 0 {
+			cut = i + 1
+		}
 	}
-	high := p.count - low
 	p.depth++
 	q := &part{depth: p.depth}
-	t.fillSure(p, old[:cut], low)
-	t.fillSure(q, old[cut:], high)
+	t.refill(p, old[:cut], maxPart)
+	t.refill(q, old[cut:], maxPart)
 	t.blocks.give(old)
 
 	span := uint32(1) << (t.depth - p.depth)
 	first := hash >> (32 - t.depth) &^ (2*span - 1)
 	for i := range span {
 		t.dir[first+span+i] = q
-	}
-}
-
-func (t *table) fillSure(p *part, entries []uint64, count uint32) {
-	homes := count + count/3 + 4
-	for !t.fill(p, entries, homes) {
-		homes += homes/4 + 8
 	}
 }
 
@@ -250,55 +251,10 @@ func (t *table) drop() {
 	*t = table{blocks: t.blocks}
 }
 
-// blocks hands out runs of slots in size classes, four per octave.
-type blocks struct {
-	mem  *memory
-	rest []uint64
-	free [128][][]uint64
-	used int64 // slots handed out
-}
-
-const blockChunk = 1 << 16 // slots
-
-// classOf is the smallest class of at least n slots, and its size.
-func classOf(n uint32) (class int, size uint32) {
-	if n <= 8 {
-		return 0, 8
-	}
-	shift := bits.Len32(n-1) - 3
-	quarters := (n-1)>>shift + 1 // 5..8
-	return 1 + (shift-1)*4 + int(quarters-5), quarters << shift
-}
-
-// take returns a zeroed block of at least n slots.
-func (b *blocks) take(n uint32) []uint64 {
-	class, size := classOf(n)
-	b.used += int64(size)
-	if list := b.free[class]; len(list) > 0 {
-		s := list[len(list)-1]
-		b.free[class] = list[:len(list)-1]
-		clear(s)
-		return s
-	}
-	if size > blockChunk/8 {
-		return make([]uint64, size)
-	}
-	if len(b.rest) < int(size) {
-		b.rest = carve[[blockChunk]uint64](b.mem)[:]
-	}
-	s := b.rest[:size:size]
-	b.rest = b.rest[size:]
-	return s
-}
-
-func (b *blocks) give(s []uint64) {
-	if len(s) == 0 {
-		return
-	}
-	b.used -= int64(len(s))
-	if len(s) > blockChunk/8 {
-		return
-	}
-	class, _ := classOf(uint32(len(s)))
-	b.free[class] = append(b.free[class], s)
+// spread makes hashes dense at one end, by 2^u - 1 in a cheap approximation:
+// ranges of equal width then hold from one to two times as many entries, all
+// ratios being equally frequent. It keeps their order.
+func spread(hash uint32) uint32 {
+	u := uint64(hash)
+	return uint32(u * (0xA8000000 + u*0x58000000>>32) >> 32)
 }

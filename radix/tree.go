@@ -133,7 +133,7 @@ func (t *Tree) writable(h Holder) *holder {
 
 // hash is what the tables use; keys and handles are strangers' words.
 func (t *Tree) hash(x uint64) uint32 {
-	return uint32(fold(x^t.seed, 0xD6E8FEB86659FD93) >> 32)
+	return spread(uint32(fold(x^t.seed, 0xD6E8FEB86659FD93) >> 32))
 }
 
 // finish ends a writing call.
