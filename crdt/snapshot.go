@@ -13,11 +13,14 @@ type Snapshot struct {
 
 // Outcome tells what a join did.
 type Outcome struct {
-	NewSlots  int    // slots that were not known before
-	NewEpoch  bool   // the delta opened a newer incarnation
-	Stale     bool   // the delta was of an older incarnation: ignored
-	Conflicts int    // slots with a known dot but other content (healed to the larger hash)
-	Overflow  bool   // limits exceeded: the stream was forgotten and wants a snapshot
-	Floor     uint64 // floor after the join
-	Holes     []Span // missing slots below the highest known one
+	NewSlots    int    // slots that were not known before
+	NewEpoch    bool   // the delta opened a newer incarnation
+	Stale       bool   // the delta was of an older incarnation: ignored
+	Conflicts   int    // slots with a known dot but other content (healed to the larger hash)
+	Overflow    bool   // limits exceeded: the stream was forgotten and wants a snapshot
+	Invalid     int    // slots that no Builder wrote: ignored
+	Merged      bool   // the delta proved two epochs to be one incarnation
+	Quarantined bool   // too many epochs: the delta was ignored
+	Floor       uint64 // floor after the join
+	Holes       []Span // missing slots below the highest known one
 }

@@ -1,0 +1,272 @@
+package crdt
+
+import "slices"
+
+// Times of epoch changes, ms.
+const (
+	ShadowMs   = 60_000 // an outranked incarnation can be republished so long
+	bumpWindow = 60_000
+)
+
+const (
+	maxBumps   = 2 // epoch changes in bumpWindow; one more is a quarantine
+	maxShadows = 2 // kept at a time
+)
+
+// shadow is an outranked incarnation, invisible to readers.
+type shadow struct {
+	x     *incarnation
+	until int64 // ms
+}
+
+// enter brings the stream to the delta's epoch. It reports whether the delta
+// is to be joined.
+func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
+	if d.Epoch == 0 || d.Epoch < s.fence {
+		out.Stale = true
+		return false
+	}
+	if s.cur != nil && d.Epoch == s.cur.epoch {
+		return true
+	}
+	if !hasValid(d.Slots) { // nothing proves the newer incarnation
+		out.Invalid = len(d.Slots)
+		return false
+	}
+	if s.cur != nil && s.cur.sharesLog(d.Slots) {
+		s.relabel(d.Epoch)
+		out.Merged = true
+		return true
+	}
+	if !s.admit(d.Epoch, nowMs) {
+		out.Quarantined = true
+		return false
+	}
+	x := newIncarnation(d.Epoch, d.Anchor, s.cfg.Open(d.Epoch))
+	s.replace(x, nowMs)
+	out.NewEpoch = true
+	return true
+}
+
+func hasValid(slots []Slot) bool {
+	return slices.ContainsFunc(slots, func(s Slot) bool { return s.Validate() == nil })
+}
+
+// relabel moves the present incarnation to a higher epoch that was minted for
+// the same one.
+func (s *Stream) relabel(epoch uint64) { s.cur.epoch, s.fence = epoch, epoch }
+
+// admit raises the fence to an epoch and counts the change; false if the
+// stream is quarantined: two processes behind one URL look like that.
+func (s *Stream) admit(epoch uint64, nowMs int64) bool {
+	if epoch > s.fence && s.fence != 0 {
+		s.prune(nowMs)
+		s.bumps = append(s.bumps, nowMs)
+	}
+	s.fence = max(s.fence, epoch)
+	if !s.quarantined && len(s.bumps) > maxBumps {
+		s.Forget()
+		s.quarantined = true
+	}
+	s.bumps = s.bumps[max(0, len(s.bumps)-maxBumps-1):]
+	return !s.quarantined
+}
+
+func (s *Stream) prune(nowMs int64) {
+	s.bumps = slices.DeleteFunc(s.bumps, func(at int64) bool { return nowMs-at >= bumpWindow })
+}
+
+// replace makes x the shown incarnation; the one before becomes a shadow.
+func (s *Stream) replace(x *incarnation, nowMs int64) {
+	s.cut = nil
+	if s.cur != nil {
+		s.shadows = append(s.shadows, shadow{s.cur, nowMs + ShadowMs})
+		if len(s.shadows) > maxShadows {
+			s.drop(s.shadows[0].x)
+			s.shadows = slices.Delete(s.shadows, 0, 1)
+		}
+	}
+	s.cur = x
+	x.blocks.Show()
+}
+
+// Tick drops shadows whose time is over and ends a quarantine when a minute
+// passed without a new epoch.
+func (s *Stream) Tick(nowMs int64) {
+	s.shadows = slices.DeleteFunc(s.shadows, func(h shadow) bool {
+		if nowMs < h.until {
+			return false
+		}
+		s.drop(h.x)
+		return true
+	})
+	s.prune(nowMs)
+	s.quarantined = s.quarantined && len(s.bumps) > 0
+}
+
+// Quarantined reports that the stream changed its epoch too often: everything
+// about it is ignored until it has been calm for a minute.
+func (s *Stream) Quarantined() bool { return s.quarantined }
+
+// Shadows lists the epochs that Republish could bring back, newest last.
+func (s *Stream) Shadows() []uint64 {
+	out := make([]uint64, 0, len(s.shadows))
+	for _, h := range s.shadows {
+		out = append(out, h.x.epoch)
+	}
+	return out
+}
+
+// Republish undoes a false detection: an owner that proved that the engine
+// never restarted brings a shadow back under the present epoch + 1 ms, with
+// the slots that came since. ok is false if the shadow is gone.
+func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
+	i := slices.IndexFunc(s.shadows, func(h shadow) bool { return h.x.epoch == epoch })
+	if i < 0 || s.cur == nil || s.quarantined {
+		return out, false
+	}
+	x, wrong := s.shadows[i].x, s.cur
+	s.shadows = slices.Delete(s.shadows, i, i+1)
+	s.cut, s.cur = nil, x
+	x.epoch = wrong.epoch + 1
+	s.fence = x.epoch
+	s.prune(nowMs)
+	s.bumps = append(s.bumps, nowMs)
+	s.unite(x, wrong)
+	x.blocks.Show()
+	out.NewEpoch = true
+	s.settle(&out)
+	return out, true
+}
+
+// sharesLog reports whether some slot is kept here too, with the same engine
+// time and content: then two epochs were minted for one incarnation. A batch
+// without a time proves nothing.
+func (x *incarnation) sharesLog(slots []Slot) bool {
+	for i := range slots {
+		if have, ok := x.get(slots[i].Seq); ok && have.TS != 0 && sameSlot(&have, &slots[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// mergeShadows joins shadows that the slots prove to be the present
+// incarnation under another epoch.
+func (s *Stream) mergeShadows(slots []Slot, out *Outcome) {
+	for i := 0; i < len(s.shadows); {
+		x := s.shadows[i].x
+		if !x.sharesLog(slots) {
+			i++
+			continue
+		}
+		s.shadows = slices.Delete(s.shadows, i, i+1)
+		x.epoch = s.cur.epoch
+		s.merge(x)
+		out.Merged = true
+	}
+}
+
+// merge joins another incarnation of the present epoch: the better base
+// stays, and every slot known to either.
+func (s *Stream) merge(o *incarnation) {
+	x := s.cur
+	if !o.better(x) {
+		s.unite(x, o)
+		return
+	}
+	s.cut, s.cur = nil, o
+	s.unite(o, x)
+	o.blocks.Show()
+}
+
+// better is the order of bases: lower anchor, larger floor, fewer voids, the
+// lexicographically smaller voids, and, so that a fault heals to one winner,
+// the larger (count, XOR).
+func (x *incarnation) better(o *incarnation) bool {
+	switch {
+	case x.anchor != o.anchor:
+		return x.anchor < o.anchor
+	case x.floor != o.floor:
+		return x.floor > o.floor
+	case x.voids.size() != o.voids.size():
+		return x.voids.size() < o.voids.size()
+	}
+	if c := slices.CompareFunc(x.voids, o.voids, compareSpans); c != 0 {
+		return c < 0
+	}
+	if x.base.Count != o.base.Count {
+		return x.base.Count > o.base.Count
+	}
+	return x.base.Facts > o.base.Facts
+}
+
+func compareSpans(a, b Span) int {
+	switch {
+	case a == b:
+		return 0
+	case a.From < b.From || a.From == b.From && a.To < b.To:
+		return -1
+	}
+	return 1
+}
+
+// unite moves every slot and loss of l to w and frees l.
+func (s *Stream) unite(w, l *incarnation) {
+	var below []Slot
+	for _, slot := range s.cfg.Ring.release(l) {
+		if slot.Seq <= w.floor {
+			below = append(below, slot)
+			continue
+		}
+		clears, err := slot.inspect()
+		if err != nil {
+			panic("invariant: a kept slot was validated: " + err.Error())
+		}
+		w.offer(slot, clears)
+	}
+	for i := range l.above {
+		if h := &l.above[i]; h.Seq <= w.floor {
+			below = append(below, h.Slot)
+		} else {
+			w.offer(h.Slot, h.clears)
+		}
+	}
+	for _, span := range l.lost.union(l.voids) {
+		w.lose(span)
+	}
+	s.remember(w, below)
+	l.blocks.Drop()
+}
+
+// remember adds slots below the floor of w to the ring, so that deltas can
+// still be cut from them.
+func (s *Stream) remember(w *incarnation, below []Slot) {
+	missing := below[:0]
+	for _, slot := range below {
+		if _, ok := w.get(slot.Seq); !ok && slot.Seq >= max(w.anchor, w.lastClear) && !w.voids.has(slot.Seq) {
+			missing = append(missing, slot)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	all := append(s.cfg.Ring.release(w), missing...)
+	slices.SortFunc(all, func(a, b Slot) int { return compareSpans(Span{From: a.Seq}, Span{From: b.Seq}) })
+	for _, slot := range all {
+		s.cfg.Ring.keep(w, slot)
+	}
+}
+
+// lowerAnchor joins the empty base that stands below a lower anchor, if every
+// slot folded so far is still at hand; else only a snapshot can.
+func (s *Stream) lowerAnchor(anchor uint64) {
+	x := s.cur
+	if anchor == 0 || anchor >= x.anchor || s.cut != nil || len(x.voids) > 0 {
+		return
+	}
+	if !x.reachesBack(max(x.anchor, x.lastClear), &Context{}) {
+		return
+	}
+	s.merge(newIncarnation(x.epoch, anchor, s.cfg.Open(x.epoch)))
+}

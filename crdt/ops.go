@@ -1,0 +1,132 @@
+package crdt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+var (
+	errSlotShort = errors.New("slot: op cut short")
+	errSlotFlags = errors.New("slot: flags not canonical")
+)
+
+// Ops decodes the slot's ops in the engine's order and calls fn for each until
+// fn returns false. The Op and its columns are valid during the call only and
+// alias the body. Any bytes are safe: nothing is allocated, no count is
+// believed before it is checked against what is left. O(ops).
+func (s *Slot) Ops(fn func(*Op) bool) error {
+	b := s.Body
+	var op Op
+	for len(b) > 0 {
+		n, err := op.parse(b)
+		if err != nil {
+			return err
+		}
+		if !fn(&op) {
+			return nil
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// Validate reports whether the slot may be folded: its number fits a Meta and
+// its body is whole, bounded and in the form Builder writes. O(ops), not
+// O(blocks).
+func (s *Slot) Validate() error {
+	_, err := s.inspect()
+	return err
+}
+
+// inspect validates the slot and reports whether it contains a clear.
+func (s *Slot) inspect() (clears bool, err error) {
+	if s.Seq == 0 || s.Seq > MaxSeq {
+		return false, fmt.Errorf("slot number %d out of range", s.Seq)
+	}
+	if len(s.Body) > MaxSlotBytes {
+		return false, ErrSlotTooLarge
+	}
+	err = s.Ops(func(op *Op) bool {
+		clears = clears || op.Kind == OpClear
+		return true
+	})
+	return clears, err
+}
+
+// parse decodes the op at the start of b and returns its size.
+func (op *Op) parse(b []byte) (size int, err error) {
+	if len(b) < opHeaderBytes {
+		return 0, errSlotShort
+	}
+	flags := b[1]
+	n := uint64(binary.LittleEndian.Uint32(b[4:]))
+	*op = Op{
+		Kind: OpKind(b[0]), Mode: Mode(flags & flagFlagged), Tier: Tier(b[2]), PerPage: int(b[3]),
+		HasParent: flags&flagHasParent != 0, Main: flags&flagMain != 0, AnySpace: flags&flagAnySpace != 0,
+	}
+	if err := op.check(flags, n); err != nil {
+		return 0, err
+	}
+	rest := b[opHeaderBytes:]
+	if flags&flagSpace != 0 {
+		if len(rest) < 8 {
+			return 0, errSlotShort
+		}
+		if op.Space, rest = binary.LittleEndian.Uint64(rest), rest[8:]; op.Space == 0 {
+			return 0, errSlotFlags
+		}
+	}
+	if flags&flagGroup != 0 {
+		if len(rest) < 4 {
+			return 0, errSlotShort
+		}
+		if op.Group, rest = int32(binary.LittleEndian.Uint32(rest)), rest[4:]; op.Group == 0 {
+			return 0, errSlotFlags
+		}
+	}
+	if op.Kind == OpStore {
+		if len(rest) < 8 {
+			return 0, errSlotShort
+		}
+		if op.HasParent {
+			op.Parent = binary.LittleEndian.Uint64(rest)
+		} else {
+			op.Root = binary.LittleEndian.Uint64(rest)
+		}
+		rest = rest[8:]
+	}
+	pages := uint64(len(rest)) / 8
+	if n > pages || n*uint64(op.PerPage) > pages-n {
+		return 0, errSlotShort
+	}
+	op.Handles = Words(rest[: 8*n : 8*n])
+	rest = rest[8*n:]
+	hashes := 8 * n * uint64(op.PerPage)
+	op.Hashes = Words(rest[:hashes:hashes])
+	return len(b) - len(rest) + int(hashes), nil
+}
+
+// check refuses headers that Builder never writes.
+func (op *Op) check(flags byte, n uint64) error {
+	if flags&^flagsAll != 0 || op.Tier >= Tiers {
+		return errSlotFlags
+	}
+	switch op.Kind {
+	case OpStore:
+		if n == 0 || op.AnySpace {
+			return errSlotFlags
+		}
+	case OpRemove:
+		if n == 0 || op.PerPage != 0 || op.HasParent || op.AnySpace && flags&flagSpace != 0 {
+			return errSlotFlags
+		}
+	case OpClear:
+		if n != 0 || flags != 0 || op.Tier != 0 || op.PerPage != 0 {
+			return errSlotFlags
+		}
+	default:
+		return fmt.Errorf("slot: unknown op kind %d", op.Kind)
+	}
+	return nil
+}

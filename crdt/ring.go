@@ -1,0 +1,97 @@
+package crdt
+
+// DefaultRingBytes is the budget of a Ring that was given none.
+const DefaultRingBytes = 64 << 20
+
+// slotOverhead is what a kept slot costs besides its body, bytes.
+const slotOverhead = 64
+
+// Ring bounds the bytes of recent slots below the floors of all streams that
+// share it. Deltas are cut from them; when the budget is exceeded the slots
+// folded longest ago go first. All streams of a Ring are serialised by the same
+// caller.
+type Ring struct {
+	budget int // bytes, immutable
+	bytes  int
+	slots  int // kept now
+	queue  []ringRef
+	head   int // first live element of queue
+}
+
+// ringRef says that an incarnation kept a slot at this point of the queue. It
+// may be stale: the incarnation may have dropped its slots since.
+type ringRef struct {
+	of  *incarnation
+	seq uint64
+}
+
+// NewRing makes a ring of budget bytes; DefaultRingBytes if budget is 0.
+func NewRing(budget int) *Ring {
+	if budget <= 0 {
+		budget = DefaultRingBytes
+	}
+	return &Ring{budget: budget}
+}
+
+// Bytes is what the kept slots hold now, overhead included.
+func (r *Ring) Bytes() int { return r.bytes }
+
+// keep adds a slot at the end of x's part. Invariant I6: the bytes kept never
+// exceed the budget once keep returns.
+func (r *Ring) keep(x *incarnation, s Slot) {
+	x.recent = append(x.recent, s)
+	r.queue = append(r.queue, ringRef{x, s.Seq})
+	r.bytes += slotCost(&s)
+	r.slots++
+	for r.bytes > r.budget {
+		r.evict()
+	}
+	if r.head > len(r.queue)/2 || len(r.queue) > 2*r.slots+1024 {
+		r.tidy()
+	}
+}
+
+func slotCost(s *Slot) int { return slotOverhead + len(s.Body) }
+
+// evict takes the oldest entry off the queue and drops what it kept.
+func (r *Ring) evict() {
+	ref := r.queue[r.head]
+	r.queue[r.head] = ringRef{}
+	r.head++
+	x := ref.of
+	n := 0
+	for n < len(x.recent) && x.recent[n].Seq <= ref.seq {
+		n++
+	}
+	r.forget(x, n)
+}
+
+// forget drops the first n slots of x.
+func (r *Ring) forget(x *incarnation, n int) {
+	for i := range n {
+		r.bytes -= slotCost(&x.recent[i])
+		x.recent[i] = Slot{}
+	}
+	r.slots -= n
+	x.recent = x.recent[n:]
+}
+
+// release drops all slots of x and hands them to the caller.
+func (r *Ring) release(x *incarnation) []Slot {
+	slots := append([]Slot(nil), x.recent...)
+	r.forget(x, len(x.recent))
+	x.recent = nil
+	return slots
+}
+
+// tidy drops the consumed front of the queue and stale entries.
+func (r *Ring) tidy() {
+	live := r.queue[:0]
+	for _, ref := range r.queue[r.head:] {
+		if n := len(ref.of.recent); n > 0 && ref.seq >= ref.of.recent[0].Seq && ref.seq <= ref.of.recent[n-1].Seq {
+			live = append(live, ref)
+		}
+	}
+	clear(r.queue[len(live):])
+	r.queue, r.head = live, 0
+}

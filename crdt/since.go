@@ -1,0 +1,116 @@
+package crdt
+
+// Since cuts what the owner of context c lacks: kept slots, ascending, at most
+// maxBytes of bodies (at least one slot), and losses. ok is false if only a
+// snapshot helps: the ring does not reach back, or our base is better than
+// one that c built over a hole. A delta without slots and losses means that c
+// lacks nothing.
+func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
+	x := s.cur
+	d.Stream = s.cfg.ID
+	if x == nil || c.Epoch > x.epoch {
+		return d, true
+	}
+	d.Epoch, d.Anchor = x.epoch, x.anchor
+	if c.Epoch < x.epoch {
+		c = &Context{Anchor: x.anchor, Floor: x.anchor - 1}
+	}
+	if c.Anchor > x.anchor || x.betterOverVoids(c) {
+		return d, false
+	}
+	from := c.Floor + 1
+	if x.lastClear > c.Floor {
+		from = max(from, x.lastClear) // what was before it does not matter
+	}
+	if !x.reachesBack(from, c) && c.Anchor == x.anchor {
+		return d, false
+	}
+	d.Slots = x.lacked(from, c, maxBytes)
+	d.Lost = x.voids.union(nil).within(from, MaxSeq).union(x.lost).minus(spans(c.Lost)).minus(spans(c.Above))
+	d.Lost = spans(d.Lost).within(c.Floor+1, MaxSeq)
+	return d, true
+}
+
+// betterOverVoids reports whether x really knows a slot that c declared lost
+// and folded over, and x's base wins over c's.
+func (x *incarnation) betterOverVoids(c *Context) bool {
+	if len(c.Voids) == 0 || c.Epoch != x.epoch || c.Anchor != x.anchor || x.floor < c.Floor {
+		return false
+	}
+	real := spans(c.Voids).minus(x.voids).within(max(x.anchor, x.lastClear), x.floor)
+	return len(real) > 0 && (x.lastClear <= c.Floor)
+}
+
+// reachesBack reports whether the ring still holds every known slot in
+// [from, floor] that c lacks.
+func (x *incarnation) reachesBack(from uint64, c *Context) bool {
+	if from > x.floor {
+		return true
+	}
+	kept := x.recent[x.recentFrom(from):]
+	real := x.floor - from + 1 - x.voids.within(from, x.floor).size()
+	if uint64(len(kept)) == real {
+		return true
+	}
+	need := spans{{from, x.floor}}.minus(x.voids).minus(spans(c.Above))
+	return len(need.minus(spansOf(kept))) == 0
+}
+
+// lacked collects slots from from on that c does not know.
+func (x *incarnation) lacked(from uint64, c *Context, maxBytes int) []Slot {
+	var out []Slot
+	above := spans(c.Above)
+	take := func(s *Slot) bool {
+		if s.Seq <= c.Floor || above.has(s.Seq) {
+			return true
+		}
+		if maxBytes -= len(s.Body); maxBytes < 0 && len(out) > 0 {
+			return false
+		}
+		out = append(out, *s)
+		return true
+	}
+	kept := x.recent[x.recentFrom(from):]
+	for i := range kept {
+		if !take(&kept[i]) {
+			return out
+		}
+	}
+	for i := range x.above {
+		if !take(&x.above[i].Slot) {
+			return out
+		}
+	}
+	return out
+}
+
+// Slots returns those of the wanted slots that are still kept, ascending for
+// ascending spans, at most maxBytes of bodies (at least one slot).
+func (s *Stream) Slots(epoch uint64, want []Span, maxBytes int) []Slot {
+	x := s.cur
+	if x == nil || x.epoch != epoch {
+		return nil
+	}
+	var out []Slot
+	take := func(slot *Slot) bool {
+		if maxBytes -= len(slot.Body); maxBytes < 0 && len(out) > 0 {
+			return false
+		}
+		out = append(out, *slot)
+		return true
+	}
+	for _, w := range want {
+		for i := x.recentFrom(w.From); i < len(x.recent) && x.recent[i].Seq <= w.To; i++ {
+			if !take(&x.recent[i]) {
+				return out
+			}
+		}
+		i, _ := x.find(w.From)
+		for ; i < len(x.above) && x.above[i].Seq <= w.To; i++ {
+			if !take(&x.above[i].Slot) {
+				return out
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,244 @@
+package crdt
+
+import "slices"
+
+// Limits of one stream.
+const (
+	MaxHoles          = 256      // missing ranges above the floor
+	MaxVoidSpans      = 64       // ranges below the floor that were declared lost
+	DefaultAboveBytes = 64 << 20 // slots held above the first hole
+)
+
+// Limits bounds what one stream may hold; zero fields take the defaults.
+type Limits struct {
+	Holes      int // default MaxHoles
+	VoidSpans  int // default MaxVoidSpans
+	AboveBytes int // default DefaultAboveBytes
+}
+
+func (l *Limits) fill() {
+	if l.Holes <= 0 {
+		l.Holes = MaxHoles
+	}
+	if l.VoidSpans <= 0 {
+		l.VoidSpans = MaxVoidSpans
+	}
+	if l.AboveBytes <= 0 {
+		l.AboveBytes = DefaultAboveBytes
+	}
+}
+
+// StreamConfig is what a Stream needs.
+type StreamConfig struct {
+	ID StreamID
+	// Open makes an empty, invisible store for an incarnation. Never nil.
+	Open func(epoch uint64) Blocks
+	// Ring keeps recent slots for deltas, shared by many streams; nil: one of
+	// its own with the default budget.
+	Ring   *Ring
+	Limits Limits
+}
+
+// Stream is what one peer knows of one engine's log, and through Blocks the
+// fold of it. Not safe for concurrent use; streams that share a Ring share a
+// caller.
+type Stream struct {
+	cfg StreamConfig
+
+	cur   *incarnation // nil while nothing is known
+	fence uint64       // highest epoch ever seen; nothing below it comes back (I4)
+	cut   *Cut         // being cut: nothing of cur is folded until it ends
+	join  *Joining     // being loaded
+
+	shadows     []shadow // outranked incarnations, newest last
+	bumps       []int64  // ms of epoch changes within the last minute
+	quarantined bool
+}
+
+// NewStream makes a stream that knows nothing.
+func NewStream(cfg StreamConfig) *Stream {
+	if cfg.Open == nil {
+		panic("invariant: a stream opens stores")
+	}
+	if cfg.Ring == nil {
+		cfg.Ring = NewRing(0)
+	}
+	cfg.Limits.fill()
+	return &Stream{cfg: cfg}
+}
+
+// Apply joins a delta: whole slots and declared losses of one epoch. The
+// slots' bodies are kept; d's slices are not. A slot that fails Validate is
+// counted and ignored. While a snapshot is cut slots are accepted and folded
+// when it ends. Cost: the new slots' folds, plus those of the overlay if
+// something new lies below it.
+func (s *Stream) Apply(d *Delta, nowMs int64) Outcome {
+	var out Outcome
+	if !s.enter(d, nowMs, &out) {
+		return out
+	}
+	s.lowerAnchor(d.Anchor)
+	x := s.cur
+	for i := range d.Slots {
+		clears, err := d.Slots[i].inspect()
+		if err != nil {
+			out.Invalid++
+			continue
+		}
+		switch x.offer(d.Slots[i], clears) {
+		case fateNew:
+			out.NewSlots++
+		case fateConflict:
+			out.Conflicts++
+		}
+	}
+	for _, l := range d.Lost {
+		x.lose(l)
+	}
+	if h, ok := x.blocks.(Hinter); ok && len(d.Hints) > 0 {
+		h.Hint(d.Hints)
+	}
+	s.mergeShadows(d.Slots, &out)
+	s.settle(&out)
+	return out
+}
+
+// Hinter is implemented by Blocks that can use hints.
+type Hinter interface {
+	// Hint tells keys of parents that the store may not know.
+	Hint(hints []Hint)
+}
+
+// Declare marks slots lost: an ingest owner's word, after nobody had them.
+func (s *Stream) Declare(lost []Span, nowMs int64) Outcome {
+	if s.cur == nil {
+		return Outcome{}
+	}
+	return s.Apply(&Delta{Stream: s.cfg.ID, Epoch: s.cur.epoch, Anchor: s.cur.anchor, Lost: lost}, nowMs)
+}
+
+// settle normalises the present incarnation and holds its limits.
+func (s *Stream) settle(out *Outcome) {
+	x := s.cur
+	if s.cut == nil {
+		x.normalise(s.cfg.Ring)
+	}
+	holes := x.holes()
+	if len(holes) > s.cfg.Limits.Holes || len(x.voids) > s.cfg.Limits.VoidSpans ||
+		len(x.lost) > s.cfg.Limits.Holes || x.aboveBytes > s.cfg.Limits.AboveBytes {
+		// Invariant I7: a peer over its limits never declares losses.
+		s.drop(x)
+		s.cur, s.cut = nil, nil
+		out.Overflow = true
+		return
+	}
+	out.Floor = x.floor
+	out.Holes = holes
+}
+
+// drop frees an incarnation.
+func (s *Stream) drop(x *incarnation) {
+	s.cfg.Ring.release(x)
+	x.blocks.Drop()
+}
+
+// Forget drops everything: state, context and shadows. An epoch below the
+// highest one seen stays ignored.
+func (s *Stream) Forget() {
+	if s.cur != nil {
+		s.drop(s.cur)
+	}
+	for _, h := range s.shadows {
+		s.drop(h.x)
+	}
+	if s.join != nil {
+		s.join.Abort()
+	}
+	s.cur, s.cut, s.shadows = nil, nil, nil
+}
+
+// Close forgets the stream for good. It must not be used again.
+func (s *Stream) Close() { s.Forget() }
+
+// ID names the stream.
+func (s *Stream) ID() StreamID { return s.cfg.ID }
+
+// Epoch is that of the present incarnation; 0 while nothing is known.
+func (s *Stream) Epoch() uint64 {
+	if s.cur == nil {
+		return 0
+	}
+	return s.cur.epoch
+}
+
+// Last is the highest known slot and the engine's time of it (microseconds);
+// zeros while nothing is known.
+func (s *Stream) Last() (seq uint64, ts int64) {
+	if s.cur == nil {
+		return 0, 0
+	}
+	return s.cur.top, s.cur.topTS
+}
+
+// Blocks is the store of the present incarnation; nil while nothing is known.
+func (s *Stream) Blocks() Blocks {
+	if s.cur == nil {
+		return nil
+	}
+	return s.cur.blocks
+}
+
+// MaxVoid is the highest slot declared lost below the floor; 0 none. A fact
+// stored last below it is suspect: its removal may be what was lost.
+func (s *Stream) MaxVoid() uint64 {
+	if s.cur == nil || len(s.cur.voids) == 0 {
+		return 0
+	}
+	return s.cur.voids[len(s.cur.voids)-1].To
+}
+
+// Context returns a copy of what is known. O(spans + slots above the floor).
+func (s *Stream) Context() Context {
+	if s.cur == nil {
+		return Context{}
+	}
+	return s.cur.context()
+}
+
+func (x *incarnation) context() Context {
+	return Context{
+		Epoch: x.epoch, Anchor: x.anchor, Floor: x.floor, LastTS: x.topTS,
+		Voids: slices.Clone([]Span(x.voids)), Above: x.known(), Lost: slices.Clone([]Span(x.lost)),
+	}
+}
+
+// Digest returns the context and the sum of the base.
+func (s *Stream) Digest() Digest {
+	if s.cur == nil {
+		return Digest{}
+	}
+	return Digest{Context: s.cur.context(), Base: s.cur.base}
+}
+
+// SumAt returns the sum the base had at a floor, if it was among the last 64
+// slots folded.
+func (s *Stream) SumAt(epoch, floor uint64) (Sum, bool) {
+	x := s.cur
+	switch {
+	case x == nil || x.epoch != epoch:
+		return Sum{}, false
+	case floor == x.floor:
+		return x.base, true
+	}
+	return x.sums.get(floor)
+}
+
+// Holes lists at most max missing ranges between the floor and the highest
+// known slot.
+func (s *Stream) Holes(max int) []Span {
+	if s.cur == nil {
+		return nil
+	}
+	holes := s.cur.holes()
+	return holes[:min(len(holes), max)]
+}
