@@ -1,0 +1,71 @@
+package kvevents
+
+import (
+	"fmt"
+	"testing"
+)
+
+// benchPayload is one batch of vLLM's map form: 16 stores of 16 blocks of 16
+// tokens, ids below 128k as real vocabularies have.
+func benchPayload() (payload []byte, blocks int) {
+	p := new(pack).array(3).float(1.7e9).array(16)
+	for i := range uint64(16) {
+		run{first: 1<<62 + i*1000, parent: 1<<62 + i*1000 - 1, blocks: 16, size: 16, token: 90_000 + i*300}.appendTo(p)
+	}
+	return p.num(0).b, 256
+}
+
+func BenchmarkDecode(b *testing.B) {
+	payload, blocks := benchPayload()
+	var d Decoder
+	b.ReportAllocs()
+	b.SetBytes(int64(len(payload)))
+	for b.Loop() {
+		if _, err := d.Decode(payload); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N*blocks)/b.Elapsed().Seconds()/1e6, "Mblocks/s")
+}
+
+// BenchmarkDecodePack is the whole pure path from bytes to slot. The budget is
+// 1 M blocks/s a core.
+func BenchmarkDecodePack(b *testing.B) {
+	full, blocks := benchPayload()
+	single := encodeRuns(1.7e9, run{first: 1 << 62, parent: 7, blocks: 1, size: 16, token: 90_000})
+	for _, tc := range []struct {
+		name    string
+		payload []byte
+		blocks  int
+	}{{"batch256", full, blocks}, {"single", single, 1}} {
+		b.Run(tc.name, func(b *testing.B) {
+			var d Decoder
+			p := mustPacker(b, VLLM, 16)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(tc.payload)))
+			for b.Loop() {
+				batch, err := d.Decode(tc.payload)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, _, err := p.Pack(1, batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*tc.blocks)/b.Elapsed().Seconds()/1e6, "Mblocks/s")
+		})
+	}
+}
+
+// BenchmarkTracker is the cost of one live slot.
+func BenchmarkTracker(b *testing.B) {
+	tr := NewTracker(false)
+	seq := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		seq++
+		if out := tr.Step(1000, Prior{}, Live{slot(1, seq)}); len(out.Deliver) != 1 {
+			b.Fatal(fmt.Sprint(seq, out))
+		}
+	}
+}

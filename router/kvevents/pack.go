@@ -1,0 +1,171 @@
+package kvevents
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
+)
+
+// maxPagesGrid is how many grid blocks a page may have in a slot.
+const maxPagesGrid = 255
+
+// Root is the root key of an event-fed chain. The model's name is not part of
+// it: holders tell models apart.
+func Root(h *radix.Hasher, lora, salt string) radix.Key { return h.Root("tokens", lora, salt) }
+
+// Space tells apart entries of engines that leave adapter and salt out of
+// their hashes; 0 if there is neither.
+func Space(h *radix.Hasher, lora, salt string) uint64 {
+	if lora == "" && salt == "" {
+		return 0
+	}
+	return uint64(h.Root("space", lora, salt))
+}
+
+// PackConfig is what a Packer needs to know.
+type PackConfig struct {
+	Engine Engine
+	Grid   int // tokens per block of the mesh
+	Hasher *radix.Hasher
+}
+
+// Packer turns decoded batches into slots. A slot is a pure function of the
+// batch and the configuration (I1): nothing a peer knows goes into it. Not
+// safe for concurrent use.
+type Packer struct {
+	cfg     PackConfig
+	builder crdt.Builder
+	hashes  []radix.TokenHash
+	words   []uint64
+}
+
+// Packed counts what went into a slot and what could not.
+type Packed struct {
+	Fits    int // stores whose tokens the grid divides
+	Stored  int // pages stored
+	Removed int // pages removed
+	Clears  int
+	Foreign int // events on media that are not this replica's own
+	Misfits int // stores whose block size the grid does not divide
+	Misfit  int // the first such block size
+}
+
+// NewPacker checks the configuration.
+func NewPacker(cfg PackConfig) (*Packer, error) {
+	if cfg.Grid < 1 || cfg.Hasher == nil {
+		return nil, errors.New("pack: a grid of at least 1 and a hasher are needed")
+	}
+	return &Packer{cfg: cfg}, nil
+}
+
+// Pack builds the slot numbered seq (1-based). An error means that the batch
+// does not fit a slot: it is lost as a whole.
+func (p *Packer) Pack(seq uint64, b *Batch) (crdt.Slot, Packed, error) {
+	p.builder.Reset()
+	var count Packed
+	for i := range b.Events {
+		e := &b.Events[i]
+		switch e.Type {
+		case Stored:
+			p.store(e, &count)
+		case Removed:
+			p.remove(e, &count)
+		case Cleared:
+			p.builder.Clear()
+			count.Clears++
+		}
+	}
+	s, err := p.builder.Slot(seq, b.TS)
+	if err != nil {
+		return crdt.Slot{}, count, fmt.Errorf("pack slot %d: %w", seq, err)
+	}
+	return s, count, nil
+}
+
+// store appends one store run.
+func (p *Packer) store(e *Event, count *Packed) {
+	tier, own := tierOf(e.Medium, e.Locality)
+	if !own {
+		count.Foreign++
+		return
+	}
+	op := crdt.Op{
+		Mode: p.cfg.Engine.Mode(), Tier: tier, Space: p.space(e),
+		Group: e.Group, Main: describesPrefix(e.Kind),
+	}
+	if op.Main && len(e.Tokens) > 0 {
+		if e.BlockSize%p.cfg.Grid != 0 || e.BlockSize/p.cfg.Grid > maxPagesGrid {
+			if count.Misfits == 0 {
+				count.Misfit = e.BlockSize
+			}
+			count.Misfits++
+			return
+		}
+		count.Fits++
+		op.PerPage = e.BlockSize / p.cfg.Grid
+		op.HasParent, op.Parent = e.HasParent, e.Parent
+		if !e.HasParent {
+			op.Root = uint64(Root(p.cfg.Hasher, e.Lora, e.Salt))
+		}
+	}
+	p.builder.Store(op, e.Hashes, p.hash(e, op.PerPage))
+	count.Stored += len(e.Hashes)
+}
+
+// hash makes the token hashes of a run. What tells a page apart beyond its
+// tokens is folded into the page's first hash: all keys behind it follow.
+func (p *Packer) hash(e *Event, perPage int) []uint64 {
+	p.words = p.words[:0]
+	if perPage == 0 {
+		return nil
+	}
+	p.hashes = p.cfg.Hasher.AppendHashes(p.hashes[:0], p.cfg.Grid, e.Tokens)
+	for _, t := range p.hashes {
+		p.words = append(p.words, uint64(t))
+	}
+	for i, extra := range e.Extra {
+		if len(extra) > 0 {
+			at := i * perPage
+			p.words[at] = uint64(p.cfg.Hasher.Extra(radix.TokenHash(p.words[at]), extra))
+		}
+	}
+	return p.words
+}
+
+// remove appends one removal, on every tier where the event names none.
+func (p *Packer) remove(e *Event, count *Packed) {
+	op := crdt.Op{Mode: p.cfg.Engine.Mode(), Space: p.space(e), Group: e.Group, Main: true}
+	// SGLang's removals do not say whose entry they mean.
+	op.AnySpace = p.cfg.Engine == SGLang && op.Space == 0
+	count.Removed += len(e.Hashes)
+	if e.Medium == anyMedium {
+		for _, op.Tier = range []crdt.Tier{crdt.TierGPU, crdt.TierCPU} {
+			p.builder.Remove(op, e.Hashes)
+		}
+		return
+	}
+	var own bool
+	if op.Tier, own = tierOf(e.Medium, e.Locality); !own {
+		count.Removed -= len(e.Hashes)
+		count.Foreign++
+		return
+	}
+	p.builder.Remove(op, e.Hashes)
+}
+
+// space is the entry space of an event.
+func (p *Packer) space(e *Event) uint64 {
+	if p.cfg.Engine != SGLang {
+		return 0
+	}
+	return Space(p.cfg.Hasher, e.Lora, e.Salt)
+}
+
+// Cure says in plain words what is wrong with a block size and what to do.
+func (c *PackConfig) Cure(blockSize int) string {
+	return fmt.Sprintf("the engine's blocks of %d tokens are no multiple of the mesh's grid of %d: "+
+		"its events cannot be used and this replica runs on predictions; start the engine with %s %d (or a multiple of it)",
+		blockSize, c.Grid, c.Engine.pageFlag(), c.Grid)
+}

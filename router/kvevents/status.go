@@ -1,0 +1,81 @@
+package kvevents
+
+import (
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// Status is one stream as `banyan status` shows it.
+type Status struct {
+	Stream     crdt.StreamID
+	Engine     Engine
+	State      string // connecting, fresh, seeking, verifying, following, quarantined, unusable, polling
+	Connected  bool
+	Since      time.Time // when Connected last changed
+	Reconnects uint64
+	LastError  string
+	Epoch      uint64
+	LastSeq    uint64    // highest slot seen
+	LastEvent  time.Time // when the last batch came; zero: none yet
+	Layout     Layout
+	Rank       int    // data-parallel rank the engine says it has; -1 not told
+	Unusable   string // why events cannot be used, and the cure; empty if they can
+	Counters   Counters
+	Tracker    TrackerStats
+}
+
+// Counters counts what a stream's shell did. All only grow.
+type Counters struct {
+	Messages       uint64 // live messages
+	BadMessages    uint64 // not the protocol's, or of an unknown sequence range
+	Undecodable    uint64 // batches that could not be decoded or packed: lost slots
+	Unapplied      uint64 // batches not used because the stream is unusable
+	Overflow       uint64 // messages a full inbox did not take
+	Late           uint64 // messages of a connection that was replaced
+	Events         uint64
+	DroppedEvents  uint64 // events that made no sense
+	UnknownFields  uint64
+	ForeignEvents  uint64 // events on media that are not the replica's own
+	MisfitEvents   uint64 // stores whose block size the grid does not divide
+	StoredBlocks   uint64 // engine blocks
+	RemovedBlocks  uint64
+	Clears         uint64
+	ReplayBatches  uint64
+	ReplayFailures uint64 // replays that ended without their end marker
+}
+
+// add counts one decoded and packed batch.
+func (c *Counters) add(b *Batch, p Packed) {
+	c.Events += uint64(len(b.Events))
+	c.DroppedEvents += uint64(b.Dropped)
+	c.UnknownFields += uint64(b.Unknown)
+	c.ForeignEvents += uint64(p.Foreign)
+	c.MisfitEvents += uint64(p.Misfits)
+	c.StoredBlocks += uint64(p.Stored)
+	c.RemovedBlocks += uint64(p.Removed)
+	c.Clears += uint64(p.Clears)
+}
+
+// misfitsToJudge is how many stores must not fit, without one that does,
+// before a stream is called unusable: an engine may announce a short last page
+// now and then.
+const misfitsToJudge = 8
+
+// fitness judges whether a stream's block size fits the grid.
+type fitness struct {
+	fits, misfits int
+	size          int // of the first misfit
+}
+
+// add counts a batch.
+func (f *fitness) add(p Packed) {
+	f.fits += p.Fits
+	if f.misfits == 0 {
+		f.size = p.Misfit
+	}
+	f.misfits += p.Misfits
+}
+
+// unusable reports whether nothing fits.
+func (f *fitness) unusable() bool { return f.fits == 0 && f.misfits >= misfitsToJudge }

@@ -1,0 +1,329 @@
+package kvevents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
+)
+
+// Timing of a Subscriber.
+const (
+	tickEvery     = 250 * time.Millisecond
+	againAfter    = 200 * time.Millisecond // before a replay is repeated, jittered
+	inboxMessages = 1024                   // messages a Hub may leave for one stream
+)
+
+// Config describes one stream to a Subscriber.
+type Config struct {
+	Stream crdt.StreamID
+	Engine Engine
+	Events string // PUB endpoint to dial; empty if a Hub feeds the stream
+	Replay string // replay endpoint; empty: the engine offers none
+	Topic  string // topic prefix to subscribe to; empty: everything
+
+	Grid   int
+	Hasher *radix.Hasher
+	Sink   Sink
+
+	ReplayTimeout time.Duration // one attempt; default 2 s
+	ZMTP          zmtp.Options
+	Logger        hclog.Logger // nil: silent
+}
+
+// Subscriber follows one stream: it receives, decodes, packs, tracks and
+// delivers. Run does the work; the other methods may be called at any time.
+type Subscriber struct {
+	cfg   Config
+	pack  PackConfig
+	inbox chan zmtp.Message
+	asked chan struct{} // token: wanted is not empty
+
+	mu       sync.Mutex
+	sub      *zmtp.Sub // the dialed connection, once Run began
+	wanted   spans
+	status   Status
+	overflow uint64
+
+	// Below belongs to Run's goroutine.
+	decoder Decoder
+	packer  *Packer
+	tracker *Tracker
+	fit     fitness
+	conn    uint64 // the connection messages are taken from
+	player  player
+	log     hclog.Logger
+}
+
+// NewSubscriber checks a configuration.
+func NewSubscriber(cfg Config) (*Subscriber, error) {
+	if cfg.Sink == nil || cfg.Stream == "" {
+		return nil, errors.New("subscriber: a stream and a sink are needed")
+	}
+	for _, endpoint := range []string{cfg.Events, cfg.Replay} {
+		if endpoint == "" {
+			continue
+		}
+		if err := zmtp.ParseEndpoint(endpoint, true); err != nil {
+			return nil, fmt.Errorf("subscriber: %w", err)
+		}
+	}
+	pack := PackConfig{Engine: cfg.Engine, Grid: cfg.Grid, Hasher: cfg.Hasher}
+	packer, err := NewPacker(pack)
+	if err != nil {
+		return nil, fmt.Errorf("subscriber: %w", err)
+	}
+	if cfg.ReplayTimeout <= 0 {
+		cfg.ReplayTimeout = 2 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	return &Subscriber{
+		cfg: cfg, pack: pack, packer: packer,
+		inbox:   make(chan zmtp.Message, inboxMessages),
+		asked:   make(chan struct{}, 1),
+		tracker: NewTracker(cfg.Replay != ""),
+		player:  player{endpoint: cfg.Replay, timeout: cfg.ReplayTimeout, opt: cfg.ZMTP, items: make(chan played)},
+		log:     cfg.Logger.With("stream", string(cfg.Stream)),
+		status:  Status{Stream: cfg.Stream, Engine: cfg.Engine, State: "connecting", Rank: -1},
+	}, nil
+}
+
+// Run follows the stream until ctx ends. It may be called once.
+func (s *Subscriber) Run(ctx context.Context) error {
+	var live sync.WaitGroup
+	if s.cfg.Events != "" {
+		sub := zmtp.DialSub(s.cfg.Events, s.cfg.Topic, s.cfg.ZMTP)
+		s.mu.Lock()
+		s.sub = sub
+		s.mu.Unlock()
+		defer live.Wait()
+		defer func() { _ = sub.Close() }()
+		live.Go(func() { s.receive(ctx, sub) })
+	}
+	defer s.player.stop()
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case m := <-s.inbox:
+			s.message(ctx, m)
+		case p := <-s.player.items:
+			s.played(ctx, p)
+		case <-s.asked:
+			s.step(ctx, Wanted{s.takeWanted()}, time.Now())
+		case now := <-tick.C:
+			s.step(ctx, Tick{}, now)
+		}
+	}
+}
+
+// receive passes messages of a dialed connection on. A full inbox slows the
+// engine's socket down instead of dropping.
+func (s *Subscriber) receive(ctx context.Context, sub *zmtp.Sub) {
+	for {
+		m, err := sub.Recv(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case s.inbox <- m:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Feed hands over a message received by a Hub. It never blocks: what the inbox
+// does not take is dropped and counted, and comes back as a gap.
+func (s *Subscriber) Feed(m zmtp.Message) {
+	select {
+	case s.inbox <- m:
+	default:
+		s.mu.Lock()
+		s.overflow++
+		s.mu.Unlock()
+	}
+}
+
+// Fetch asks the engine's replay for slots that no peer has. It returns at
+// once; what comes is delivered, what cannot be had is reported as Exhausted.
+func (s *Subscriber) Fetch(want []crdt.Span) {
+	s.mu.Lock()
+	for _, sp := range want {
+		s.wanted.add(sp.From, sp.To)
+	}
+	s.wanted.trimHigh(knownSpans)
+	s.mu.Unlock()
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+}
+
+// takeWanted empties the list of wanted slots.
+func (s *Subscriber) takeWanted() []crdt.Span {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.wanted
+	s.wanted = nil
+	return w
+}
+
+// message handles one message or notice of the live stream. Messages of an
+// older connection than the newest are of a process that may be gone.
+func (s *Subscriber) message(ctx context.Context, m zmtp.Message) {
+	switch {
+	case m.Conn < s.conn:
+		s.count(func(c *Counters) { c.Late++ })
+		return
+	case m.Kind == zmtp.Down:
+		return
+	case m.Kind == zmtp.Up || m.Conn > s.conn:
+		s.conn, s.fit = m.Conn, fitness{}
+		s.step(ctx, Connected{}, m.At)
+	}
+	if m.Kind != zmtp.Data {
+		return
+	}
+	f, err := ParseLive(m.Frames)
+	if err != nil {
+		s.count(func(c *Counters) { c.Messages++; c.BadMessages++ })
+		return
+	}
+	slot, ok := s.slot(f, m.At)
+	s.count(func(c *Counters) { c.Messages++ })
+	switch {
+	case s.fit.unusable():
+		s.count(func(c *Counters) { c.Unapplied++ })
+		s.publish()
+	case ok:
+		s.step(ctx, Live{slot}, m.At)
+	default:
+		s.step(ctx, Undecodable{f.Seq + 1}, m.At)
+	}
+}
+
+// played handles one item of the replay in flight.
+func (s *Subscriber) played(ctx context.Context, p played) {
+	if p.run != s.player.run {
+		return // of a replay that was abandoned
+	}
+	if p.done {
+		if !p.complete {
+			s.count(func(c *Counters) { c.ReplayFailures++ })
+			s.log.Debug("replay broke off", "error", p.err)
+		}
+		s.step(ctx, ReplayEnded{p.complete}, p.at)
+		return
+	}
+	slot, ok := s.slot(p.frame, p.at)
+	s.count(func(c *Counters) { c.ReplayBatches++ })
+	switch {
+	case s.fit.unusable():
+	case ok:
+		s.step(ctx, Replayed{slot}, p.at)
+	default:
+		s.step(ctx, Undecodable{p.frame.Seq + 1}, p.at)
+	}
+}
+
+// slot decodes and packs one batch; false if its slot is lost.
+func (s *Subscriber) slot(f Frame, at time.Time) (crdt.Slot, bool) {
+	b, err := s.decoder.Decode(f.Payload)
+	var slot crdt.Slot
+	var p Packed
+	if err == nil {
+		slot, p, err = s.packer.Pack(f.Seq+1, b)
+	}
+	if err != nil {
+		s.count(func(c *Counters) { c.Undecodable++ })
+		s.log.Warn("batch cannot be used", "seq", f.Seq, "error", err)
+		return slot, false
+	}
+	s.fit.add(p)
+	s.mu.Lock()
+	s.status.Counters.add(b, p)
+	s.status.LastEvent, s.status.Layout, s.status.Rank = at, b.Layout, b.Rank
+	s.mu.Unlock()
+	return slot, true
+}
+
+// step feeds the tracker and does what it says.
+func (s *Subscriber) step(ctx context.Context, ev TrackerEvent, at time.Time) {
+	before := s.tracker.Phase()
+	prior, _ := s.cfg.Sink.Prior(s.cfg.Stream)
+	out := s.tracker.Step(time.Now().UnixMilli(), prior, ev)
+	if out.Minted {
+		s.log.Info("new incarnation", "epoch", out.Epoch, "anchor", out.Anchor)
+	}
+	if len(out.Deliver) > 0 {
+		s.cfg.Sink.Deliver(Delivery{Stream: s.cfg.Stream, Epoch: out.Epoch, Anchor: out.Anchor, Slots: out.Deliver, ReceivedAt: at})
+	}
+	if len(out.Exhausted) > 0 {
+		s.log.Debug("slots cannot be had from the engine", "epoch", out.Epoch, "spans", out.Exhausted)
+		s.cfg.Sink.Exhausted(s.cfg.Stream, out.Epoch, out.Exhausted)
+	}
+	if out.StopReplay || out.Replay != nil {
+		s.player.stop()
+	}
+	if out.Replay != nil {
+		s.player.start(ctx, *out.Replay)
+	}
+	if before != Quarantined && s.tracker.Phase() == Quarantined {
+		s.log.Error("too many incarnations: two engines behind one address? events are ignored for a minute")
+	}
+	s.publish()
+}
+
+// count changes the counters under the lock.
+func (s *Subscriber) count(fn func(*Counters)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn(&s.status.Counters)
+}
+
+// publish copies Run's own state to where Status reads it.
+func (s *Subscriber) publish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.State = s.tracker.Phase().String()
+	switch {
+	case !s.fit.unusable():
+		s.status.Unusable = ""
+	case s.status.Unusable == "":
+		s.status.Unusable = s.pack.Cure(s.fit.size)
+	}
+	s.status.Epoch, s.status.LastSeq = s.tracker.Epoch(), s.tracker.LastSeq()
+	s.status.Tracker = s.tracker.Stats()
+}
+
+// Status returns a copy of the stream's state.
+func (s *Subscriber) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.status
+	st.Counters.Overflow = s.overflow
+	if s.sub != nil {
+		conn := s.sub.State()
+		st.Connected, st.Since = conn.Up, conn.Since
+		st.Reconnects, st.LastError = conn.Reconnects(), conn.LastError
+		if !conn.Up {
+			st.State = "connecting"
+		}
+	}
+	if st.Unusable != "" {
+		st.State = "unusable"
+	}
+	return st
+}
