@@ -1,0 +1,36 @@
+# Banyan. `make help` lists the targets.
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS   = -s -w -X main.version=$(VERSION)
+STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT       = mvdan.cc/gofumpt@v0.12.0
+GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 10s
+BENCHTIME ?= 1s
+
+.PHONY: help build demo test check bench sim fuzz e2e mutants soak clean
+
+help: ## one line a target
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/banyan, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/banyan ./cmd/banyan
+
+demo: build ## three peers, four stand-in replicas, traffic, a kill and a join, on loopback
+	./bin/banyan demo
+
+test: ## the whole test suite; race detector where goroutines meet
+	$(GO) test ./...
+	$(GO) test -race -short ./router/... ./gossip/... ./radix/... ./simulation/standin/... ./cmd/...
+
+check: ## gofumpt, vet, staticcheck, golangci-lint (import rules are a test)
+	@out=$$($(GO) run $(GOFUMPT) -l .); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(GOLANGCI_LINT) run ./...
+
+bench: ## benchmarks of the hot paths with their yardsticks
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./radix/... ./crdt/... ./router/... ./gossip/...
+
+clean: ## remove what was built
+	rm -rf bin out

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/banyan-llm/banyan/"
+
+// allowed is the import table of ARCHITECTURE.md: which of our packages may
+// know which. A package may also know its own subpackages where listed.
+var allowed = map[string][]string{
+	"crdt":                 {},
+	"crdt/crdttest":        {"crdt"},
+	"radix":                {},
+	"radix/workload":       {"radix"},
+	"gossip":               {"crdt"},
+	"gossip/gossiptest":    {"gossip", "crdt", "crdt/crdttest"},
+	"gossip/mesh":          {"gossip", "crdt"},
+	"router/index":         {"crdt", "radix"},
+	"router/policy":        {"radix"},
+	"router/kvevents":      {"crdt", "radix", "router/kvevents/zmtp"},
+	"router/kvevents/zmtp": {},
+	"router/token":         {"radix", "router/openai"},
+	"router/openai":        {},
+	"router/proxy":         {"router/openai"},
+	"router/fleet":         {"crdt"},
+	"router/console":       {},
+	"router": {
+		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/kvevents",
+		"router/kvevents/zmtp", "router/token", "router/openai", "router/proxy", "router/fleet", "router/console",
+	},
+	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "simulation/replica", "simulation/workload"},
+	"simulation/replica":  {},
+	"simulation/workload": {},
+	"simulation/standin":  {"router/kvevents/zmtp", "router/kvevents", "router/openai", "simulation/replica", "simulation/workload"},
+}
+
+// pure packages start no goroutine, read no clock and open no socket.
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "simulation/replica", "simulation/workload"}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func goList(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	var pkgs []listed
+	for {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestImportTable(t *testing.T) {
+	seen := 0
+	for _, p := range goList(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(name, "cmd/") {
+			continue
+		}
+		rule, ok := allowed[name]
+		if !ok {
+			t.Errorf("package %s is not in the import table", name)
+			continue
+		}
+		seen++
+		for _, imp := range p.Imports {
+			own, is := strings.CutPrefix(imp, module)
+			if is && !slices.Contains(rule, own) {
+				t.Errorf("%s imports %s, which the table does not allow", name, own)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d packages were checked", seen)
+	}
+}
+
+func TestCorePackagesOpenNoSocket(t *testing.T) {
+	for _, p := range goList(t) {
+		if !slices.Contains(pure, strings.TrimPrefix(p.ImportPath, module)) {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if imp == "net" || imp == "net/http" || imp == "os" {
+				t.Errorf("%s imports %s", p.ImportPath, imp)
+			}
+		}
+	}
+}

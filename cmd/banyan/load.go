@@ -1,0 +1,305 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"sort"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/banyan-llm/banyan/router"
+)
+
+// envPrefix begins every environment variable: BANYAN_SECTION_KEY.
+const envPrefix = "BANYAN_"
+
+// option is one leaf of the configuration.
+type option struct {
+	key    string // dotted YAML path, also the flag's name
+	doc    string
+	secret bool
+	value  reflect.Value
+}
+
+// env is the option's environment variable.
+func (o option) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(o.key, ".", "_"))
+}
+
+// options lists every leaf of a configuration struct.
+func options(cfg any) []option {
+	var out []option
+	var walk func(prefix string, v reflect.Value)
+	walk = func(prefix string, v reflect.Value) {
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			if name == "" || name == "-" {
+				continue
+			}
+			key := name
+			if prefix != "" {
+				key = prefix + "." + name
+			}
+			if field.Type.Kind() == reflect.Struct {
+				walk(key, v.Field(i))
+				continue
+			}
+			out = append(out, option{key: key, doc: field.Tag.Get("doc"), secret: field.Tag.Get("secret") != "", value: v.Field(i)})
+		}
+	}
+	walk("", reflect.ValueOf(cfg).Elem())
+	return out
+}
+
+// set parses text into the option: strings as they are, lists of strings by
+// comma, everything else as YAML.
+func (o option) set(text string) error {
+	switch dst := o.value.Addr().Interface().(type) {
+	case *string:
+		*dst = text
+		return nil
+	case *time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%s: %q is not a duration like 15s", o.key, text)
+		}
+		*dst = d
+		return nil
+	case *[]string:
+		*dst = nil
+		for item := range strings.SplitSeq(text, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*dst = append(*dst, item)
+			}
+		}
+		return nil
+	}
+	fresh := reflect.New(o.value.Type())
+	if err := strictYAML([]byte(text), fresh.Interface()); err != nil {
+		return fmt.Errorf("%s: %q is not a %s: %w", o.key, text, kindName(o.value.Type()), err)
+	}
+	o.value.Set(fresh.Elem())
+	return nil
+}
+
+func kindName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Uint64:
+		return "whole number"
+	case reflect.Float64, reflect.Float32:
+		return "number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "list"
+	}
+	return t.Kind().String()
+}
+
+// flagValue lets the flag package set an option.
+type flagValue struct {
+	opt  option
+	set  map[string]string
+	bool bool
+}
+
+func (f flagValue) String() string     { return "" }
+func (f flagValue) IsBoolFlag() bool   { return f.bool }
+func (f flagValue) Set(s string) error { f.set[f.opt.key] = s; return nil }
+
+// loaded is what the command line, environment and file amount to.
+type loaded struct {
+	cfg   router.Config
+	path  string
+	print bool
+}
+
+// usageError marks faults of the command line or configuration: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// loadConfig layers default < file < environment < flag. All faults come back
+// at once, each beginning with its key.
+func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, error) {
+	l := loaded{cfg: router.DefaultConfig()}
+	opts := options(&l.cfg)
+	fs := flag.NewFlagSet("banyan serve", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	flagged := map[string]string{}
+	for _, o := range opts {
+		fs.Var(flagValue{opt: o, set: flagged, bool: o.value.Kind() == reflect.Bool}, o.key, o.doc)
+	}
+	insecure := fs.Bool("insecure-mesh", false, "run the mesh without a gossip key")
+	fs.StringVar(&l.path, "config", "", "YAML file")
+	fs.BoolVar(&l.print, "print-config", false, "print the effective configuration and exit")
+	fs.Usage = func() { serveUsage(stderr, opts) }
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return l, err
+		}
+		return l, usageError{err}
+	}
+	if fs.NArg() > 0 {
+		return l, usageError{fmt.Errorf("unexpected argument %q: every setting is a flag, see banyan serve --help", fs.Arg(0))}
+	}
+	var errs []error
+	if l.path != "" {
+		errs = append(errs, readFile(l.path, &l.cfg))
+	}
+	errs = append(errs, readEnv(environ, opts))
+	for _, o := range opts {
+		if text, ok := flagged[o.key]; ok {
+			errs = append(errs, o.set(text))
+		}
+	}
+	if *insecure {
+		l.cfg.Mesh.Insecure = true
+	}
+	errs = append(errs, l.cfg.Validate())
+	if err := errors.Join(errs...); err != nil {
+		return l, usageError{err}
+	}
+	return l, nil
+}
+
+func readFile(path string, cfg *router.Config) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	if err := strictYAML(data, cfg); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// strictYAML decodes one document; unknown keys are errors.
+func strictYAML(data []byte, into any) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	err := dec.Decode(into)
+	var te *yaml.TypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case errors.As(err, &te):
+		return errors.New(strings.Join(te.Errors, "; "))
+	case err != nil:
+		return err
+	}
+	var more any
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return errors.New("more than one YAML document")
+	}
+	return nil
+}
+
+func readEnv(environ []string, opts []option) error {
+	byName := map[string]option{}
+	for _, o := range opts {
+		byName[o.env()] = o
+	}
+	var errs []error
+	for _, pair := range environ {
+		name, text, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, envPrefix) {
+			continue
+		}
+		o, ok := byName[name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: no such setting%s", name, nearest(name, byName)))
+			continue
+		}
+		if err := o.set(text); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// nearest suggests a known name that shares the longest prefix.
+func nearest(name string, known map[string]option) string {
+	best, length := "", len(envPrefix)
+	for candidate := range known {
+		n := 0
+		for n < len(name) && n < len(candidate) && name[n] == candidate[n] {
+			n++
+		}
+		if n > length || n == length && best != "" && candidate < best {
+			best, length = candidate, n
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ", did you mean " + best + "?"
+}
+
+// serveUsage prints every setting with its default.
+func serveUsage(w io.Writer, opts []option) {
+	fmt.Fprintln(w, "usage: banyan serve [--config banyan.yaml] [flags]")
+	fmt.Fprintln(w, "\nEvery flag is also a YAML key and an environment variable (BANYAN_SECTION_KEY);")
+	fmt.Fprintln(w, "default < file < environment < flag.")
+	fmt.Fprintln(w)
+	sorted := append([]option(nil), opts...)
+	sort.Slice(sorted, func(i, j int) bool { return sorted[i].key < sorted[j].key })
+	for _, o := range sorted {
+		if o.doc == "" {
+			continue
+		}
+		def := fmt.Sprint(o.value.Interface())
+		if def == "" || def == "[]" {
+			def = "-"
+		}
+		fmt.Fprintf(w, "  --%-24s %s (default %s)\n", o.key, o.doc, def)
+	}
+	fmt.Fprintln(w, "  --config                 YAML file")
+	fmt.Fprintln(w, "  --insecure-mesh          run the mesh without a gossip key")
+	fmt.Fprintln(w, "  --print-config           print the effective configuration and exit")
+}
+
+// printConfig writes the configuration as YAML with secrets masked.
+func printConfig(w io.Writer, cfg router.Config) error {
+	maskSecrets(reflect.ValueOf(&cfg).Elem())
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	defer enc.Close()
+	return enc.Encode(cfg)
+}
+
+const masked = "(secret)"
+
+func maskSecrets(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Field(i)
+			if v.Type().Field(i).Tag.Get("secret") != "" && f.Kind() == reflect.String && f.String() != "" {
+				f.SetString(masked)
+				continue
+			}
+			if f.CanSet() {
+				maskSecrets(f)
+			}
+		}
+	case reflect.Slice:
+		if v.Len() == 0 || v.Type().Elem().Kind() != reflect.Struct {
+			return
+		}
+		fresh := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(fresh, v)
+		v.Set(fresh)
+		for i := range v.Len() {
+			maskSecrets(v.Index(i))
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// Command banyan is one router peer, the tools around it, and a stand-in
+// replica to try it with.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // a check failed or the run did
+	exitUsage  = 2 // bad usage or configuration
+)
+
+// command is one subcommand.
+type command struct {
+	name string
+	args string
+	help string
+	run  func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+}
+
+// errCheck says that a check did not hold; it was already reported.
+var errCheck = errors.New("check failed")
+
+func commands() []command {
+	return []command{
+		{"serve", "--config banyan.yaml [flags]", "one router peer", serve},
+		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "the whole product on loopback, judged", runDemo},
+		{"replica", "[--listen ADDR --events ENDPOINT …]", "a stand-in inference replica", runReplica},
+		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch]", "peers, replicas, convergence, load", runStatus},
+		{"drain", "REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, out, _ io.Writer) error {
+			return setIntent(ctx, "drain", args, out)
+		}},
+		{"undrain", "REPLICA", "take it back", func(ctx context.Context, args []string, out, _ io.Writer) error {
+			return setIntent(ctx, "undrain", args, out)
+		}},
+		{"keygen", "[--mesh-certs DIR]", "a gossip key; mesh certificates", keygen},
+		{"version", "", "the version", func(_ context.Context, _ []string, out, _ io.Writer) error {
+			fmt.Fprintln(out, "banyan", version)
+			return nil
+		}},
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run dispatches to a subcommand and turns its error into an exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		usage(stdout)
+		if len(args) == 0 {
+			return exitUsage
+		}
+		return exitOK
+	}
+	for _, c := range commands() {
+		if c.name != args[0] {
+			continue
+		}
+		err := c.run(ctx, args[1:], stdout, stderr)
+		var bad usageError
+		switch {
+		case err == nil, errors.Is(err, flag.ErrHelp):
+			return exitOK
+		case errors.Is(err, errCheck):
+			return exitFailed
+		case errors.As(err, &bad):
+			fmt.Fprintf(stderr, "banyan %s: not started, because of:\n", c.name)
+			for line := range strings.SplitSeq(bad.Error(), "\n") {
+				fmt.Fprintf(stderr, "  %s\n", line)
+			}
+			return exitUsage
+		}
+		fmt.Fprintf(stderr, "banyan %s: %v\n", c.name, err)
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "banyan: no command %q\n\n", args[0])
+	usage(stderr)
+	return exitUsage
+}
+
+func usage(w io.Writer) {
+	fmt.Fprintln(w, "banyan: a router mesh for LLM inference")
+	fmt.Fprintln(w)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  banyan %-8s %-58s %s\n", c.name, c.args, c.help)
+	}
+	fmt.Fprintln(w, "\nbanyan COMMAND --help tells more.")
+}
+
+// flagSet makes a subcommand's flags, whose faults are usage errors.
+func flagSet(name string, stderr io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet("banyan "+name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	return fs
+}
+
+// parse wraps flag faults as usage errors.
+func parse(fs *flag.FlagSet, args []string) error {
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return usageError{err}
+	}
+	return nil
+}

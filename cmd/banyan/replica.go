@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/banyan-llm/banyan/simulation/standin"
+)
+
+// runReplica serves one stand-in inference replica until it is told to stop.
+func runReplica(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := flagSet("replica", stderr)
+	var cfg standin.Config
+	fs.StringVar(&cfg.Name, "name", "r0", "name, and seed of its block hashes")
+	fs.StringVar(&cfg.Listen, "listen", "127.0.0.1:8000", "OpenAI API")
+	fs.StringVar(&cfg.Events, "events", "tcp://127.0.0.1:5557", "PUB endpoint of KV events; empty: none")
+	fs.BoolVar(&cfg.EventsDial, "events-dial", false, "dial the events endpoint instead of binding it")
+	fs.StringVar(&cfg.Replay, "replay", "tcp://127.0.0.1:5558", "ROUTER endpoint of event replay; empty: none")
+	fs.StringVar(&cfg.Topic, "topic", "", "first frame of every event batch")
+	layout := fs.String("layout", "map", "event layout: map (vLLM since mid-2026) or array")
+	fs.IntVar(&cfg.ReplayFrames, "replay-frames", 5, "replay layout: 5 (with topic) or 4")
+	fs.BoolVar(&cfg.HashBytes, "hash-bytes", false, "block hashes as 32 bytes instead of integers")
+	fs.StringVar(&cfg.Engine, "engine", "vllm", "behave like vllm, sglang or trtllm")
+	fs.StringVar(&cfg.Model, "model", "banyan-standin", "served model name")
+	loras := fs.String("loras", "", "LoRA adapters, by comma")
+	fs.StringVar(&cfg.Profile, "profile", "demo", "timing profile")
+	fs.Float64Var(&cfg.TimeScale, "time-scale", 1, "how much faster than real time it computes")
+	fs.IntVar(&cfg.Page, "block-size", 16, "tokens per KV block")
+	fs.IntVar(&cfg.Blocks, "blocks", 0, "KV blocks; 0: the profile's")
+	fs.IntVar(&cfg.MaxSeqs, "max-num-seqs", 0, "running requests; 0: the profile's")
+	fs.IntVar(&cfg.Rank, "rank", 0, "data-parallel rank told in events")
+	fs.BoolVar(&cfg.HideCached, "hide-cached-tokens", false, "leave cached_tokens out of usage, like engines without the flag")
+	fs.Uint64Var(&cfg.Seed, "seed", 0, "seed of noise and faults")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	}
+	cfg.Layout = standin.Layout(*layout)
+	if *loras != "" {
+		cfg.Loras = strings.Split(*loras, ",")
+	}
+	s, err := standin.New(cfg)
+	if err != nil {
+		return usageError{err}
+	}
+	fmt.Fprintf(stdout, "banyan replica %s http=%s events=%s replay=%s\n", cfg.Name, s.Addr(), endpointOf(s.EventsAddr()), endpointOf(s.ReplayAddr()))
+	return s.Run(ctx)
+}
+
+// endpointOf writes a listener's address as an endpoint, "-" for none.
+func endpointOf(address string) string {
+	switch {
+	case address == "":
+		return "-"
+	case strings.Contains(address, "://"):
+		return address
+	}
+	return "tcp://" + address
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/go-hclog"
+
+	"os"
+
+	"github.com/banyan-llm/banyan/router"
+)
+
+// serve runs one router peer until SIGTERM or SIGINT, then drains.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	l, err := loadConfig(args, os.Environ(), stderr)
+	if err != nil {
+		return err
+	}
+	if l.print {
+		return printConfig(stdout, l.cfg)
+	}
+	logger := hclog.New(&hclog.LoggerOptions{
+		Name: "banyan", Level: hclog.LevelFromString(l.cfg.Log.Level), JSONFormat: l.cfg.Log.JSON, Output: stderr,
+	})
+	peer, err := router.New(l.cfg, router.Options{Version: version, Logger: logger})
+	if err != nil {
+		return err
+	}
+	a := peer.Addresses()
+	fmt.Fprintf(stdout, "banyan peer %s http=%s admin=%s mesh=%s\n", a.Name, a.HTTP, a.Admin, a.Mesh)
+	return peer.Run(ctx)
+}

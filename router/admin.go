@@ -1,0 +1,119 @@
+package router
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/banyan-llm/banyan/router/proxy"
+)
+
+// adminHandler is the admin listener: status, metrics, drain, events by HTTP.
+func (p *Peer) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Status()) })
+	mux.HandleFunc("GET /v1/tree", p.serveTree)
+	mux.HandleFunc("POST /v1/replicas/{id...}", p.serveIntent)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", p.serveReady)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// publicHandler is the OpenAI listener.
+func (p *Peer) publicHandler(api http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", p.serveReady)
+	root := http.NewServeMux()
+	root.Handle("/healthz", proxy.Closing(p.draining.Load, mux))
+	root.Handle("/readyz", proxy.Closing(p.draining.Load, mux))
+	root.Handle("/", api)
+	return root
+}
+
+// serveReady is what an L4 balancer asks.
+func (p *Peer) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if ready, why := p.Ready(); !ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, why)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+// serveTree lists the most shared prefixes: keys and counts, never text.
+func (p *Peer) serveTree(w http.ResponseWriter, r *http.Request) {
+	top := 20
+	if text := r.URL.Query().Get("top"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 1000 {
+			writeError(w, http.StatusBadRequest, errors.New("top must be a number from 1 to 1000"))
+			return
+		}
+		top = n
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"prefixes": p.prefixes(top)})
+}
+
+// serveIntent drains or undrains a replica, mesh-wide.
+func (p *Peer) serveIntent(w http.ResponseWriter, r *http.Request) {
+	name, verb := splitLast(r.PathValue("id"))
+	if verb != "drain" && verb != "undrain" {
+		writeError(w, http.StatusNotFound, fmt.Errorf("no such action %q: drain or undrain", verb))
+		return
+	}
+	replica := p.fleet.Get(name)
+	if replica == nil {
+		writeError(w, http.StatusNotFound, fmt.Errorf("no replica %q; GET /v1/status lists them", name))
+		return
+	}
+	p.board.setIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
+	p.mesh.intentChanged()
+	p.log.Info("operator intent", "replica", name, "action", verb)
+	writeJSON(w, http.StatusOK, map[string]string{"replica": name, "state": verb})
+}
+
+// splitLast cuts "name/with/slashes/verb" at its last slash.
+func splitLast(path string) (head, last string) {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '/' {
+			return path[:i], path[i+1:]
+		}
+	}
+	return "", path
+}
+
+// maxEventBytes bounds one POST /v1/kv-events body.
+const maxEventBytes = 16 << 20
+
+func readBounded(r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err == nil && int64(len(body)) > limit {
+		err = fmt.Errorf("body is larger than %d bytes", limit)
+	}
+	return body, err
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(v)
+}
+
+func writeError(w http.ResponseWriter, code int, err error) {
+	writeJSON(w, code, map[string]any{"error": map[string]any{"message": err.Error(), "type": "admin_error", "param": nil, "code": code}})
+}

@@ -1,0 +1,119 @@
+package router
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+// collector reads gauges off the peer's state when somebody scrapes.
+type collector struct {
+	peer *Peer
+
+	inflight, up                                *prometheus.Desc
+	facts, bytes, predicted, quarantined        *prometheus.Desc
+	suspect, divergent, viewAge, ready, drained *prometheus.Desc
+	snapshots, clock, config, queue             *prometheus.Desc
+}
+
+func newCollector(p *Peer) *collector {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("banyan_"+name, help, labels, nil)
+	}
+	return &collector{
+		peer:        p,
+		inflight:    d("replica_inflight", "This peer's own requests at a replica.", "replica"),
+		up:          d("replica_up", "1 if the replica may get requests.", "replica"),
+		facts:       d("tree_facts", "Confirmed facts in the shared tree."),
+		bytes:       d("tree_bytes", "Bytes of the trees."),
+		predicted:   d("predicted_facts", "Predicted blocks."),
+		quarantined: d("quarantined_streams", "Streams ignored because they restart again and again."),
+		suspect:     d("suspect_facts", "Facts older than a lost batch."),
+		divergent:   d("divergent_streams", "Streams that differ between peers at equal contexts."),
+		viewAge:     d("mesh_view_age_seconds", "Age of what is known of the worst live peer."),
+		ready:       d("ready", "1 if this peer is ready."),
+		drained:     d("draining", "1 if this peer is draining."),
+		snapshots:   d("snapshots_total", "Snapshots joined, by reason.", "reason"),
+		clock:       d("clock_offset_seconds", "Largest clock difference to a live peer, shortest way included."),
+		config:      d("config_hash", "Hash of the effective configuration's replicas and policy."),
+		queue:       d("queue_depth", "Requests waiting for admission."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	p := c.peer
+	for _, r := range p.fleet.List() {
+		gauge(c.inflight, float64(p.board.inflight(r.Stream)), r.Name())
+		gauge(c.up, oneIf(r.Up()), r.Name())
+	}
+	st := p.index.Stats()
+	gauge(c.facts, float64(st.Facts))
+	gauge(c.bytes, float64(st.Bytes))
+	gauge(c.predicted, float64(st.Predicted))
+	gauge(c.quarantined, float64(st.Quarantined))
+	gauge(c.suspect, float64(st.Suspect))
+	age, _ := p.viewAge()
+	gauge(c.viewAge, age/1000)
+	ready, _ := p.Ready()
+	gauge(c.ready, oneIf(ready))
+	gauge(c.drained, oneIf(p.draining.Load()))
+	gauge(c.queue, float64(p.queued()))
+	gauge(c.config, float64(p.configHash()))
+	divergent, joined := 0, map[string]uint64{}
+	if s := p.coreStats.Load(); s != nil {
+		divergent, joined = s.Divergent, s.Snapshots
+	}
+	gauge(c.divergent, float64(divergent))
+	for _, reason := range gossip.SnapshotReasons() {
+		ch <- prometheus.MustNewConstMetric(c.snapshots, prometheus.CounterValue, float64(joined[reason]), reason)
+	}
+	worst := 0.0
+	if v := p.ages.Load(); v != nil {
+		for _, info := range v.list {
+			if off := float64(info.ClockOffset); info.Member && max(off, -off) > max(worst, -worst) {
+				worst = off
+			}
+		}
+	}
+	gauge(c.clock, worst/1000)
+}
+
+func oneIf(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// configHash is equal on peers whose replicas, policy and grid are equal; 32
+// bits, so that a float carries it.
+func (p *Peer) configHash() uint32 {
+	h := sha256.New()
+	fmt.Fprint(h, p.cfg.Policy, p.cfg.Grid, p.cfg.Tokenizer, p.cfg.IsolateBy, p.cfg.Routing)
+	for _, r := range p.fleet.List() {
+		s := r.Spec
+		fmt.Fprint(h, s.Name, s.URL, s.Rank, s.Engine, s.Role, s.Kind, s.Model)
+	}
+	return binary.BigEndian.Uint32(h.Sum(nil))
+}
+
+// counterValue reads a counter.
+func counterValue(c prometheus.Counter) uint64 {
+	var m dto.Metric
+	if c.Write(&m) != nil {
+		return 0
+	}
+	return uint64(m.GetCounter().GetValue())
+}

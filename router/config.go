@@ -1,0 +1,231 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/policy"
+)
+
+// Config is everything one peer is told. Every field is a YAML key, a flag
+// and an environment variable; see DefaultConfig for the defaults.
+type Config struct {
+	HTTP      HTTPConfig      `yaml:"http"`
+	Admin     AdminConfig     `yaml:"admin"`
+	Mesh      MeshConfig      `yaml:"mesh"`
+	Replicas  []fleet.Spec    `yaml:"replicas"`
+	Discovery DiscoveryConfig `yaml:"discovery"`
+	Ingest    IngestConfig    `yaml:"ingest"`
+	Drain     DrainConfig     `yaml:"drain"`
+	IsolateBy string          `yaml:"isolate_by" doc:"request header that names a tenant: goes into the namespace and on as cache_salt"`
+	Grid      int             `yaml:"grid" doc:"tokens per block, one per mesh; must divide every event-fed engine's block size"`
+	Tokenizer string          `yaml:"tokenizer" doc:"prompt to keys: auto, engine or text"`
+	Policy    string          `yaml:"policy" doc:"routing policy; see README for the list"`
+	Routing   policy.Config   `yaml:"routing"`
+	Limits    LimitsConfig    `yaml:"limits"`
+	Auth      AuthConfig      `yaml:"auth"`
+	Log       LogConfig       `yaml:"log"`
+}
+
+// HTTPConfig is the public listener.
+type HTTPConfig struct {
+	Listen         string        `yaml:"listen" doc:"OpenAI API listener"`
+	ConnectionAge  time.Duration `yaml:"connection_age" doc:"client connections end after this (+-20 %), never mid-answer; 0 = never"`
+	PolicyOverride bool          `yaml:"policy_override" doc:"allow the X-Banyan-Policy request header"`
+}
+
+// AdminConfig is the admin listener.
+type AdminConfig struct {
+	Listen string `yaml:"listen" doc:"status, metrics, console, drain"`
+}
+
+// MeshConfig is the mesh listener and how peers find and trust each other.
+type MeshConfig struct {
+	Bind       string        `yaml:"bind" doc:"serf UDP and TCP and peer streams, one port"`
+	Advertise  string        `yaml:"advertise" doc:"address other peers use; default: from bind"`
+	Join       []string      `yaml:"join" doc:"seeds, host:port or DNS names, retried for ever"`
+	Name       string        `yaml:"name" doc:"name for people; default: host name and a random suffix"`
+	HashSecret string        `yaml:"hash_secret" doc:"file whose content keys every block hash; default: derived from the label"`
+	Key        string        `yaml:"key" doc:"base64 gossip key (banyan keygen)" secret:"true"`
+	Keyring    string        `yaml:"keyring" doc:"file with one base64 gossip key a line; the first one sends"`
+	Label      string        `yaml:"label" doc:"cluster label: foreign clusters are refused"`
+	Insecure   bool          `yaml:"insecure" doc:"run without a gossip key (also --insecure-mesh)"`
+	TLS        MeshTLSConfig `yaml:"tls"`
+}
+
+// MeshTLSConfig names the PEM files of peer streams; without them certificates
+// are derived from the gossip keys.
+type MeshTLSConfig struct {
+	Cert string `yaml:"cert" doc:"PEM certificate for peer streams"`
+	Key  string `yaml:"key" doc:"PEM key for peer streams"`
+	CA   string `yaml:"ca" doc:"PEM certificate authority of the mesh"`
+}
+
+// DiscoveryConfig finds replicas that come and go.
+type DiscoveryConfig struct {
+	DNS []string `yaml:"dns" doc:"names whose addresses are replicas: http://name:port"`
+}
+
+// IngestConfig says who listens to the engines.
+type IngestConfig struct {
+	Owners string `yaml:"owners" doc:"peers subscribed to each stream: a number or all"`
+	Listen string `yaml:"listen" doc:"SUB bind address for engines that dial us: tcp://*:5557"`
+}
+
+// DrainConfig is the clean shutdown.
+type DrainConfig struct {
+	Delay   time.Duration `yaml:"delay" doc:"between not-ready and closing the listener"`
+	Timeout time.Duration `yaml:"timeout" doc:"for running streams after that"`
+}
+
+// LimitsConfig bounds what clients may ask.
+type LimitsConfig struct {
+	BodyBytes    int64         `yaml:"body_bytes" doc:"largest request body"`
+	Concurrency  int           `yaml:"concurrency" doc:"requests in flight"`
+	Queue        int           `yaml:"queue" doc:"requests waiting beyond that; then 429"`
+	QueueTimeout time.Duration `yaml:"queue_timeout" doc:"longest wait in the queue"`
+	TTFT         time.Duration `yaml:"ttft" doc:"longest wait for a replica's first byte, per try"`
+	Retries      int           `yaml:"retries" doc:"tries on other replicas before the first byte"`
+	Tokenize     time.Duration `yaml:"tokenize" doc:"deadline for asking an engine for token ids"`
+	RingBytes    int64         `yaml:"ring_bytes" doc:"recent slots kept for other peers, all streams together"`
+	Predictions  int           `yaml:"predictions" doc:"predicted blocks kept per replica and namespace; one number per mesh"`
+}
+
+// AuthConfig is who may call.
+type AuthConfig struct {
+	KeysFile string `yaml:"keys_file" doc:"hashed bearer keys"`
+}
+
+// LogConfig shapes the log on stderr.
+type LogConfig struct {
+	Level string `yaml:"level" doc:"debug, info, warn or error"`
+	JSON  bool   `yaml:"json" doc:"one JSON object a line"`
+}
+
+// DefaultConfig returns the documented defaults.
+func DefaultConfig() Config {
+	return Config{
+		HTTP:      HTTPConfig{Listen: ":8080", ConnectionAge: 2 * time.Minute},
+		Admin:     AdminConfig{Listen: "127.0.0.1:8081"},
+		Mesh:      MeshConfig{Bind: "0.0.0.0:7946", Label: "banyan"},
+		Ingest:    IngestConfig{Owners: "2"},
+		Drain:     DrainConfig{Delay: 15 * time.Second, Timeout: 10 * time.Minute},
+		Grid:      16,
+		Tokenizer: "auto",
+		Policy:    "ttft",
+		Routing:   policy.DefaultConfig(),
+		Limits: LimitsConfig{
+			BodyBytes: 32 << 20, Concurrency: 4096, Queue: 4096, QueueTimeout: 30 * time.Second,
+			TTFT: 5 * time.Minute, Retries: 2, Tokenize: 250 * time.Millisecond,
+			RingBytes: 64 << 20, Predictions: 1 << 16,
+		},
+		Log: LogConfig{Level: "info"},
+	}
+}
+
+// Validate reports every fault at once, each beginning with its key.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	address := func(key, value string) {
+		if _, port, err := net.SplitHostPort(value); err != nil {
+			bad(key, "%q is not host:port", value)
+		} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+			bad(key, "port %q is not a number from 0 to 65535", port)
+		}
+	}
+	address("http.listen", c.HTTP.Listen)
+	address("admin.listen", c.Admin.Listen)
+	address("mesh.bind", c.Mesh.Bind)
+	if c.Mesh.Advertise != "" {
+		address("mesh.advertise", c.Mesh.Advertise)
+	}
+	for i, seed := range c.Mesh.Join {
+		if strings.TrimSpace(seed) == "" || strings.ContainsAny(seed, " /") {
+			bad(fmt.Sprintf("mesh.join[%d]", i), "%q is not host:port or a DNS name", seed)
+		}
+	}
+	if c.Mesh.Key == "" && c.Mesh.Keyring == "" && !c.Mesh.Insecure {
+		bad("mesh.key", "required: make one with `banyan keygen`, or pass --insecure-mesh to run without")
+	}
+	if t := c.Mesh.TLS; (t.Cert == "") != (t.Key == "") || (t.Cert == "") != (t.CA == "") {
+		bad("mesh.tls", "cert, key and ca go together")
+	}
+	for key, path := range map[string]string{"mesh.hash_secret": c.Mesh.HashSecret, "mesh.keyring": c.Mesh.Keyring, "auth.keys_file": c.Auth.KeysFile} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			bad(key, "%v", err)
+		}
+	}
+	if c.Grid < 1 || c.Grid > 1024 {
+		bad("grid", "%d is not from 1 to 1024", c.Grid)
+	}
+	switch c.Tokenizer {
+	case "auto", "engine", "text":
+	default:
+		bad("tokenizer", "%q is not auto, engine or text", c.Tokenizer)
+	}
+	if _, err := policy.New(c.Policy, c.Routing); err != nil {
+		bad("policy", "%v", err)
+	}
+	if _, err := c.Ingest.owners(); err != nil {
+		bad("ingest.owners", "%v", err)
+	}
+	if c.Ingest.Listen != "" && !strings.HasPrefix(c.Ingest.Listen, "tcp://") {
+		bad("ingest.listen", "%q does not begin with tcp://", c.Ingest.Listen)
+	}
+	positive := func(key string, n int64) {
+		if n <= 0 {
+			bad(key, "must be more than 0")
+		}
+	}
+	positive("limits.body_bytes", c.Limits.BodyBytes)
+	positive("limits.concurrency", int64(c.Limits.Concurrency))
+	positive("limits.ttft", int64(c.Limits.TTFT))
+	positive("limits.tokenize", int64(c.Limits.Tokenize))
+	positive("limits.ring_bytes", c.Limits.RingBytes)
+	positive("limits.predictions", int64(c.Limits.Predictions))
+	if c.Limits.Queue < 0 || c.Limits.Retries < 0 {
+		bad("limits", "queue and retries must not be negative")
+	}
+	if c.Drain.Delay < 0 || c.Drain.Timeout < 0 || c.HTTP.ConnectionAge < 0 {
+		bad("drain", "durations must not be negative")
+	}
+	switch c.Log.Level {
+	case "debug", "info", "warn", "error":
+	default:
+		bad("log.level", "%q is not debug, info, warn or error", c.Log.Level)
+	}
+	for i, name := range c.Discovery.DNS {
+		if u, err := url.Parse(name); err != nil || u.Scheme == "" || u.Hostname() == "" {
+			bad(fmt.Sprintf("discovery.dns[%d]", i), "%q is not a URL like http://name:8000", name)
+		}
+	}
+	if err := fleet.ValidateSpecs(c.Replicas); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// owners is how many peers listen to each stream; 0 means all.
+func (c IngestConfig) owners() (int, error) {
+	if c.Owners == "all" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(c.Owners)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is not a number from 1 or all", c.Owners)
+	}
+	return n, nil
+}

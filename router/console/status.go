@@ -1,0 +1,134 @@
+package console
+
+// Status is the document of GET /v1/status and `banyan status --json`.
+type Status struct {
+	Name     string `json:"name"`
+	PeerID   string `json:"peer_id"`
+	Version  string `json:"version"`
+	Label    string `json:"label"`
+	Policy   string `json:"policy"`
+	Grid     int    `json:"grid"`
+	TimeMs   int64  `json:"time_ms"`
+	UptimeS  int64  `json:"uptime_s"`
+	Ready    bool   `json:"ready"`
+	Draining bool   `json:"draining"`
+	Reason   string `json:"reason"` // why it is not ready, or how it became so
+	OK       bool   `json:"ok"`     // no problem is listed
+
+	Peers    []Peer    `json:"peers"`
+	Replicas []Replica `json:"replicas"`
+	Mesh     Mesh      `json:"mesh"`
+	Tree     Tree      `json:"tree"`
+	Requests Requests  `json:"requests"`
+	Prefixes []Prefix  `json:"prefixes"`
+	Problems []Problem `json:"problems"`
+}
+
+// Peer is one router process as this peer sees it.
+type Peer struct {
+	ID        string   `json:"id"`
+	Name      string   `json:"name"`
+	Address   string   `json:"address"`
+	HTTP      string   `json:"http"`
+	Self      bool     `json:"self"`
+	State     string   `json:"state"` // alive, failed, left
+	Ready     bool     `json:"ready"`
+	Draining  bool     `json:"draining"`
+	Version   string   `json:"version"`
+	Rate      *float64 `json:"requests_per_s"`
+	ViewAgeMs *float64 `json:"view_age_ms"`
+	Facts     *uint64  `json:"facts"`
+	Memory    *uint64  `json:"memory_bytes"`
+}
+
+// Replica is one inference endpoint.
+type Replica struct {
+	Name      string   `json:"name"`
+	URL       string   `json:"url"`
+	Rank      int      `json:"rank"`
+	Engine    string   `json:"engine"`
+	Role      string   `json:"role"`
+	State     string   `json:"state"` // up, down, draining
+	Reason    string   `json:"reason"`
+	SinceMs   int64    `json:"since_ms"` // age of the state
+	Models    []string `json:"models"`
+	Tokenizer string   `json:"tokenizer"` // how prompts become keys: engine or text, and why
+
+	Inflight int      `json:"inflight"` // all peers
+	Waiting  int      `json:"waiting"`  // of those, without a first token
+	Uncached int64    `json:"uncached_tokens"`
+	KVUse    *float64 `json:"kv_use"`
+	Running  *int     `json:"running"` // as the engine says
+	Queued   *int     `json:"queued"`
+	Cached   *float64 `json:"cached_ratio"` // cached over prompt tokens of answers through this peer
+
+	Stream Stream `json:"stream"`
+}
+
+// Stream is a replica's event stream as this peer knows it.
+type Stream struct {
+	State       string   `json:"state"` // ok, connecting, quarantined, unusable, none
+	Detail      string   `json:"detail"`
+	Owners      []string `json:"owners"`
+	Epoch       uint64   `json:"epoch"`
+	Anchor      uint64   `json:"anchor"`
+	Floor       uint64   `json:"floor"`
+	Holes       int      `json:"holes"`
+	Lost        int      `json:"lost_spans"`
+	Facts       uint64   `json:"facts"`
+	Linked      uint64   `json:"linked"`
+	Digest      string   `json:"digest"` // context and facts in 16 hex digits; equal on converged peers
+	LastEventMs *int64   `json:"last_event_age_ms"`
+}
+
+// Mesh is how well the peers agree.
+type Mesh struct {
+	Peers         int               `json:"peers"`
+	Divergent     int               `json:"divergent_streams"`
+	Quarantined   int               `json:"quarantined_streams"`
+	PropagationMs Quantiles         `json:"propagation_ms"`
+	BytesIn       map[string]uint64 `json:"bytes_in"`
+	BytesOut      map[string]uint64 `json:"bytes_out"`
+	Snapshots     map[string]uint64 `json:"snapshots"`
+}
+
+// Quantiles are null until something was observed.
+type Quantiles struct {
+	P50   *float64 `json:"p50"`
+	P99   *float64 `json:"p99"`
+	Count uint64   `json:"count"`
+}
+
+// Tree is the size of the index.
+type Tree struct {
+	Facts     uint64 `json:"facts"`
+	Keys      uint64 `json:"keys"`
+	Bytes     int64  `json:"bytes"`
+	Predicted uint64 `json:"predicted_facts"`
+	Suspect   uint64 `json:"suspect_facts"`
+}
+
+// Requests counts what came through this peer.
+type Requests struct {
+	Total         uint64  `json:"total"`
+	Failed        uint64  `json:"failed"`
+	PromptTokens  uint64  `json:"prompt_tokens"`
+	MatchedTokens uint64  `json:"matched_tokens"`
+	CachedTokens  uint64  `json:"cached_tokens"`
+	Rate          float64 `json:"per_s"`
+}
+
+// Prefix is one much-shared piece of the tree; never prompt text.
+type Prefix struct {
+	Key     string   `json:"key"`
+	Parent  string   `json:"parent"`
+	Tokens  int      `json:"tokens"`
+	Blocks  int      `json:"blocks"`
+	Holders []string `json:"holders"`
+}
+
+// Problem is something an operator should know, with what to do.
+type Problem struct {
+	Text string `json:"text"`
+	Help string `json:"help"`
+}

@@ -1,0 +1,17 @@
+// Package router composes one peer and owns its life: listeners, mesh, ingest
+// of KV events, the index, the fleet, and the request path.
+//
+// Request path, in one function (Peer.Pick, pick.go):
+//
+//	body -> prompt keys -> index.Match -> policy.Decide -> proxy -> first byte -> done
+//
+// Event path, in one function (ingest.Deliver, ingest.go):
+//
+//	engine's bytes -> slots -> index.Apply -> gossip core -> other peers: the same Apply
+//
+// R1: a request that was counted in is counted out exactly once, whatever
+// became of it.
+// R2: the peer says ready only when its mesh core does, a replica is listed
+// and it is not draining.
+// R3: Run returns only when every goroutine it started has ended.
+package router

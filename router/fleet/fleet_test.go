@@ -1,0 +1,225 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+func TestSpecFaultsAreAllReportedByKey(t *testing.T) {
+	err := ValidateSpecs([]Spec{
+		{URL: "ftp://x"},
+		{URL: "http://a:1", Engine: "tgi", Role: "boss", Events: "5557"},
+		{URL: "http://a:1/", Rank: -1},
+		{URL: "http://b:1", Name: "n"},
+		{URL: "http://c:1", Name: "n"},
+	})
+	if err == nil {
+		t.Fatal("no fault found")
+	}
+	for _, want := range []string{
+		"replicas[0].url", "replicas[1].engine", "replicas[1].role", "replicas[1].events", "replicas[2].rank", "replicas[4].name",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is missing in:\n%v", want, err)
+		}
+	}
+}
+
+func TestNameDefaultsToHostPortAndRank(t *testing.T) {
+	if s := (Spec{URL: "http://h:8000/", Rank: 3}).withDefaults(); s.Name != "h:8000/3" || s.Stream() != "http://h:8000#3" {
+		t.Errorf("name %q, stream %q", s.Name, s.Stream())
+	}
+}
+
+func TestBreakerOpensAtOnceWhenNobodyListens(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	if !b.fail(now, true, "connection refused") || !b.open {
+		t.Fatal("still closed")
+	}
+	if b.retryAt.Sub(now) != breakerMinWait {
+		t.Errorf("retried after %v", b.retryAt.Sub(now))
+	}
+}
+
+func TestBreakerWaitsForARunOfSoftFailuresAndBacksOff(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	for i := range breakerFailures {
+		if opened := b.fail(now, false, "time-out"); opened != (i == breakerFailures-1) {
+			t.Fatalf("failure %d: opened %v", i+1, opened)
+		}
+	}
+	var last time.Duration
+	for range 20 {
+		b.fail(now, false, "time-out")
+		if b.wait < last || b.wait > breakerMaxWait {
+			t.Fatalf("wait %v after %v", b.wait, last)
+		}
+		last = b.wait
+	}
+	if last != breakerMaxWait {
+		t.Errorf("wait ends at %v", last)
+	}
+	if !b.ok(now) || b.open || b.failures != 0 {
+		t.Error("an answer must close it")
+	}
+}
+
+func TestSetKeepsReplicasThatStay(t *testing.T) {
+	f := New(Config{})
+	now := time.Unix(1, 0)
+	f.Set([]Spec{{URL: "http://a:1"}, {URL: "http://b:1"}}, now)
+	a := f.Get("a:1")
+	f.Set([]Spec{{URL: "http://a:1"}, {URL: "http://c:1"}}, now)
+	if f.Get("a:1") != a {
+		t.Error("a lost its state")
+	}
+	if f.Get("b:1") != nil || f.Get("c:1") == nil {
+		t.Error("the list did not change")
+	}
+}
+
+func TestServesTellsAdaptersFromModels(t *testing.T) {
+	models, err := parseModels([]byte(`{"data":[{"id":"llama","max_model_len":8192,"root":"/m"},{"id":"sql","parent":"llama"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica(Spec{URL: "http://a:1"}, time.Time{})
+	if _, ok := r.Serves("llama"); ok {
+		t.Error("serves a model before it told any")
+	}
+	r.models.Store(&models)
+	for model, want := range map[string]struct {
+		lora string
+		ok   bool
+	}{"llama": {"", true}, "sql": {"sql", true}, "gpt": {"", false}, "": {"", false}} {
+		if lora, ok := r.Serves(model); lora != want.lora || ok != want.ok {
+			t.Errorf("%q: lora %q, %v", model, lora, ok)
+		}
+	}
+}
+
+func TestParseMetricsOfEachEngine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		page     string
+		running  int32
+		waiting  int32
+		use      float32
+		capacity int64
+	}{
+		"vllm": {`# HELP x
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_running{engine="1",model_name="m"} 30.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 2.0
+vllm:kv_cache_usage_perc{engine="0"} 0.5
+vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="100"} 1.0
+`, 3, 2, .5, 1600},
+		"old vllm":  {"vllm:num_requests_running 1\nvllm:gpu_cache_usage_perc 0.25\n", 1, 0, .25, 0},
+		"under ray": {"ray_vllm_num_requests_running{engine=\"0\"} 4\n", 4, 0, 0, 0},
+		"sglang":    {"sglang:num_running_reqs{tp_rank=\"0\"} 5\nsglang:num_queue_reqs 6\nsglang:token_usage 0.1\nsglang:max_total_num_tokens 4096\n", 5, 6, .1, 4096},
+		"trtllm":    {"trtllm_num_requests_running 7\ntrtllm_num_requests_waiting 8\ntrtllm_kv_cache_utilization 0.75\n", 7, 8, .75, 0},
+	} {
+		s, _, err := parseMetrics([]byte(tc.page), 0)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if s.Running != tc.running || s.Waiting != tc.waiting || s.KVUse != tc.use || s.Capacity != tc.capacity {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	if _, _, err := parseMetrics([]byte("go_goroutines 3\n"), 0); err == nil {
+		t.Error("a page without load series reads as idle")
+	}
+}
+
+func FuzzParseMetrics(f *testing.F) {
+	f.Add([]byte("vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3.0\n"))
+	f.Add([]byte("a{b=\"c} 1\n{} \nx 1e309\n"))
+	f.Fuzz(func(t *testing.T, page []byte) {
+		s, _, err := parseMetrics(page, 0)
+		if err == nil && (s.Running < 0 && s.Waiting < 0) {
+			t.Errorf("negative load %+v", s)
+		}
+	})
+}
+
+// engine is a replica that can be told to fail.
+func engine(t *testing.T, healthy *atomic.Bool) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !healthy.Load():
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.URL.Path == "/v1/models":
+			fmt.Fprint(w, `{"data":[{"id":"m"}]}`)
+		case r.URL.Path == "/metrics":
+			fmt.Fprint(w, "vllm:num_requests_running 9\n")
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("never happened: %s", what)
+}
+
+func TestFleetWatchesHealthModelsAndLoad(t *testing.T) {
+	var healthy atomic.Bool
+	healthy.Store(true)
+	srv := engine(t, &healthy)
+	var running atomic.Int32
+	f := New(Config{
+		Probe: 20 * time.Millisecond, Scrape: 20 * time.Millisecond,
+		Scraped: func(_ crdt.StreamID, s crdt.Scrape) { running.Store(s.Running) },
+	})
+	f.Set([]Spec{{URL: srv.URL}}, time.Now())
+	r := f.List()[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); f.Run(ctx) }()
+	eventually(t, "models read", func() bool { _, ok := r.Serves("m"); return ok })
+	eventually(t, "load read", func() bool { return running.Load() == 9 })
+	healthy.Store(false)
+	eventually(t, "replica down", func() bool { return !r.Up() })
+	if h := r.Health(); h.Reason == "" {
+		t.Error("a replica is down without a reason")
+	}
+	healthy.Store(true)
+	eventually(t, "replica up again", r.Up)
+	cancel()
+	<-done
+}
+
+func TestHugePagesAreRefused(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		chunk := make([]byte, 1<<20)
+		for range 50 {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	defer srv.Close()
+	f := New(Config{})
+	f.Set([]Spec{{URL: srv.URL}}, time.Now())
+	if _, err := f.readLoad(t.Context(), f.List()[0]); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,136 @@
+package fleet
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// Model is one entry of a replica's /v1/models.
+type Model struct {
+	ID     string
+	Parent string // base model of a LoRA adapter
+	Root   string
+	MaxLen int
+}
+
+// Replica is one listed inference endpoint.
+type Replica struct {
+	Spec   Spec
+	Stream crdt.StreamID
+	Since  time.Time // listed since
+
+	up     atomic.Bool
+	models atomic.Pointer[[]Model]
+
+	mu      sync.Mutex // guards below; never held across I/O
+	breaker breaker
+	probed  time.Time
+	scrape  crdt.Scrape
+	engine  Facts
+}
+
+// Facts is what was detected about an engine.
+type Facts struct {
+	BlockSize int   // tokens per page; 0 unknown
+	Capacity  int64 // KV tokens; 0 unknown
+}
+
+func newReplica(spec Spec, now time.Time) *Replica {
+	spec = spec.withDefaults()
+	r := &Replica{Spec: spec, Stream: spec.Stream(), Since: now}
+	r.up.Store(true)
+	return r
+}
+
+// Name is the replica's name for people.
+func (r *Replica) Name() string { return r.Spec.Name }
+
+// Up reports whether the replica may get requests.
+func (r *Replica) Up() bool { return r.up.Load() }
+
+// Models lists what the replica serves, as far as known.
+func (r *Replica) Models() []Model {
+	if m := r.models.Load(); m != nil {
+		return *m
+	}
+	if r.Spec.Model != "" {
+		return []Model{{ID: r.Spec.Model}}
+	}
+	return nil
+}
+
+// Serves reports whether the replica serves a model, and the LoRA adapter's
+// name if the model is one. A replica that has not told its models yet serves
+// nothing unless its spec names the model.
+func (r *Replica) Serves(model string) (lora string, ok bool) {
+	models := r.Models()
+	i := slices.IndexFunc(models, func(m Model) bool { return m.ID == model })
+	switch {
+	case i >= 0 && models[i].Parent != "":
+		return model, true
+	case i >= 0 || model == r.Spec.Model && model != "":
+		return "", true
+	}
+	return "", false
+}
+
+// Health is a replica's state for people.
+type Health struct {
+	Up     bool
+	Since  time.Time // of the present state; zero: since it was listed
+	Reason string    // why it is down
+	Probed time.Time // last answer to a probe
+}
+
+// Health returns the replica's state.
+func (r *Replica) Health() Health {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Health{Up: !r.breaker.open, Since: r.breaker.since, Reason: r.breaker.reason, Probed: r.probed}
+}
+
+// Facts returns what was detected about the engine.
+func (r *Replica) Facts() Facts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.engine
+}
+
+// Fail records a failed request. hard means that nobody listened. It reports
+// whether the replica went down now.
+func (r *Replica) Fail(now time.Time, hard bool, reason string) bool {
+	r.mu.Lock()
+	opened := r.breaker.fail(now, hard, reason)
+	r.up.Store(!r.breaker.open)
+	r.mu.Unlock()
+	return opened
+}
+
+// OK records an answer. It reports whether the replica came up now.
+func (r *Replica) OK(now time.Time) bool {
+	if r.up.Load() { // the common case: nothing to close, only a run of failures to end
+		r.mu.Lock()
+		r.breaker.failures = 0
+		r.mu.Unlock()
+		return false
+	}
+	r.mu.Lock()
+	closed := r.breaker.ok(now)
+	r.up.Store(true)
+	r.mu.Unlock()
+	return closed
+}
+
+// probeDue reports whether an active probe should run now.
+func (r *Replica) probeDue(now time.Time, every time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.breaker.open {
+		return !now.Before(r.breaker.retryAt)
+	}
+	return now.Sub(r.probed) >= every
+}

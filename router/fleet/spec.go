@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// Spec is what configuration or discovery says of one replica.
+type Spec struct {
+	Name        string            `yaml:"name,omitempty"`   // default host:port, with /rank if the rank is not 0
+	URL         string            `yaml:"url"`              // base URL, http or https
+	Engine      string            `yaml:"engine,omitempty"` // vllm, sglang or trtllm
+	Events      string            `yaml:"events,omitempty"` // the engine's PUB endpoint, tcp://host:port
+	Replay      string            `yaml:"replay,omitempty"` // the engine's replay endpoint
+	Topic       string            `yaml:"topic,omitempty"`  // SUB prefix; default all
+	Rank        int               `yaml:"rank,omitempty"`   // data-parallel rank
+	Role        string            `yaml:"role,omitempty"`   // both, prefill or decode
+	Kind        string            `yaml:"kind,omitempty"`   // replica or pool
+	Model       string            `yaml:"model,omitempty"`  // default: what /v1/models says
+	Labels      map[string]string `yaml:"labels,omitempty"`
+	Credentials string            `yaml:"credentials,omitempty" secret:"true"` // bearer token for the replica
+}
+
+// withDefaults fills in what was left out.
+func (s Spec) withDefaults() Spec {
+	s.URL = strings.TrimRight(s.URL, "/")
+	if s.Engine == "" {
+		s.Engine = "vllm"
+	}
+	if s.Role == "" {
+		s.Role = "both"
+	}
+	if s.Kind == "" {
+		s.Kind = "replica"
+	}
+	if s.Name == "" {
+		if u, err := url.Parse(s.URL); err == nil {
+			s.Name = u.Host
+		}
+		if s.Rank != 0 {
+			s.Name += "/" + strconv.Itoa(s.Rank)
+		}
+	}
+	return s
+}
+
+// Stream is the identity of the replica's event stream.
+func (s Spec) Stream() crdt.StreamID { return crdt.NewStreamID(s.URL, s.Rank) }
+
+// ValidateSpecs reports every fault of a list of replicas, by key.
+func ValidateSpecs(specs []Spec) error {
+	var errs []error
+	names := map[string]int{}
+	streams := map[crdt.StreamID]int{}
+	for i, raw := range specs {
+		key := fmt.Sprintf("replicas[%d]", i)
+		bad := func(field, format string, args ...any) {
+			errs = append(errs, fmt.Errorf("%s.%s: %s", key, field, fmt.Sprintf(format, args...)))
+		}
+		s := raw.withDefaults()
+		u, err := url.Parse(s.URL)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			bad("url", "%q is not an http:// or https:// address", s.URL)
+			continue
+		}
+		if s.Rank < 0 {
+			bad("rank", "%d is negative", s.Rank)
+		}
+		oneOf := func(field, value string, allowed ...string) {
+			for _, a := range allowed {
+				if value == a {
+					return
+				}
+			}
+			bad(field, "%q is not one of %s", value, strings.Join(allowed, ", "))
+		}
+		oneOf("engine", s.Engine, "vllm", "sglang", "trtllm")
+		oneOf("role", s.Role, "both", "prefill", "decode")
+		oneOf("kind", s.Kind, "replica", "pool")
+		for field, endpoint := range map[string]string{"events": s.Events, "replay": s.Replay} {
+			if endpoint != "" && !strings.HasPrefix(endpoint, "tcp://") {
+				bad(field, "%q does not begin with tcp://", endpoint)
+			}
+		}
+		if j, ok := names[s.Name]; ok {
+			bad("name", "%q is already the name of replicas[%d]", s.Name, j)
+		}
+		if j, ok := streams[s.Stream()]; ok {
+			bad("url", "%s rank %d is already replicas[%d]", s.URL, s.Rank, j)
+		}
+		names[s.Name], streams[s.Stream()] = i, i
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,18 @@
+// Package index is where crdt and radix meet: the one door into the tree for
+// local events, remote deltas and snapshots, and the one place that answers
+// "who caches how much of this prompt".
+//
+// It owns the link from engine handles to block keys (a block whose parent is
+// unknown waits, and is linked when the parent comes), the undo log of slots
+// folded above a gap, the mirror of predictions, and the map from replicas to
+// holders. It does not know HTTP, sockets, membership or policies, and reads
+// no clock.
+//
+// I1: local and remote slots enter through the same function (Apply).
+// I2: only the fold removes a confirmed fact; memory pressure forgets streams whole.
+// I3: readers see one incarnation per replica: Show flips it in one store.
+// I4: Sum changes in the same call as the facts it adds up.
+// I5: after Rewind the facts are those of the base at the floor, exactly.
+// I6: no call holds the writer for more than a bounded number of facts; long
+// work (clearing a dropped incarnation, loading, cutting) goes in steps.
+package index

@@ -1,0 +1,90 @@
+package index
+
+import (
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
+)
+
+// saved is what one handle was before slots were folded above the floor.
+type saved struct {
+	exists bool
+	meta   crdt.Meta
+	// linked facts
+	parent radix.Key // placement hint
+	keys   []radix.Key
+	// loose facts
+	loose *loose
+	space spaced
+}
+
+// save remembers a handle's base value, once.
+func (b *blocks) save(h uint64) {
+	if _, ok := b.undo[h]; ok {
+		return
+	}
+	if b.undo == nil {
+		b.undo = map[uint64]*saved{}
+	}
+	b.undo[h] = b.state(h)
+	b.order = append(b.order, h)
+}
+
+// state copies everything known of one handle.
+func (b *blocks) state(h uint64) *saved {
+	s := &saved{space: b.spaced[h]}
+	if l, ok := b.loose[h]; ok {
+		s.exists, s.meta = true, l.meta
+		s.loose = &loose{parent: l.parent, hashes: append([]uint64(nil), l.hashes...), meta: l.meta}
+		return s
+	}
+	if parent, keys, meta, ok := b.x.tree.Page(b.holder, h, nil); ok {
+		s.exists, s.meta, s.parent, s.keys = true, crdt.Meta(meta), parent, keys
+	}
+	return s
+}
+
+// Rewind restores the base: every handle touched above the floor gets the
+// value it had. A key learned meanwhile stays known.
+func (b *blocks) Rewind() {
+	undo, order := b.undo, b.order
+	b.undo, b.order = nil, nil
+	for i := len(order) - 1; i >= 0; i-- {
+		b.restore(order[i], undo[order[i]])
+	}
+}
+
+// Settle makes the overlay part of the base.
+func (b *blocks) Settle() { b.undo, b.order = nil, nil }
+
+func (b *blocks) restore(h uint64, s *saved) {
+	_, linked := b.x.tree.Get(b.holder, h)
+	was := func(crdt.Meta) crdt.Meta { return s.meta }
+	if s.exists {
+		b.adopt(h, s.space.base, s.space.space)
+	}
+	switch {
+	case !s.exists && linked, s.exists && linked:
+		b.retouch(h, was) // a meta without copies removes the fact
+	case !s.exists:
+		if l, ok := b.loose[h]; ok {
+			b.change(h, l.meta, 0)
+			delete(b.loose, h)
+			b.release(h)
+		}
+	case s.loose == nil:
+		b.place(s.parent, len(s.keys), s.keys, []uint64{h}, was)
+	default:
+		l := b.looseAt(h)
+		b.change(h, l.meta, s.meta)
+		*l = *s.loose
+		if len(l.hashes) == 0 {
+			return
+		}
+		if f, ok := b.x.tree.Get(b.holder, l.parent); ok {
+			b.wait(l.parent, h)
+			b.link(l.parent, f.Key)
+		} else {
+			b.wait(l.parent, h)
+		}
+	}
+}

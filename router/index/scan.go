@@ -1,0 +1,164 @@
+package index
+
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
+)
+
+// scanRest marks a cursor that has left the tree and walks the rest list.
+const scanRest = uint64(1) << 63
+
+// Scan appends at most about max facts of the base: first what lies in the
+// tree, then loose facts and those that the overlay removed.
+func (b *blocks) Scan(dst *crdt.Rows, cursor uint64, max int) (next uint64) {
+	if cursor&scanRest == 0 {
+		next = b.x.tree.Runs(b.holder, cursor, max, func(run radix.Run) { b.scanRun(dst, run) })
+		if next != 0 {
+			return next
+		}
+		b.scan = b.rest()
+		if len(b.scan) == 0 {
+			return 0
+		}
+		return scanRest
+	}
+	from := int(cursor &^ scanRest)
+	to := min(from+max, len(b.scan))
+	for _, h := range b.scan[from:to] {
+		s := b.undo[h]
+		if s == nil {
+			s = b.state(h)
+		}
+		b.emit(dst, h, s)
+	}
+	if to == len(b.scan) {
+		b.scan = nil
+		return 0
+	}
+	return scanRest | uint64(to)
+}
+
+// rest lists base facts that are not in the tree now, in a stable order.
+func (b *blocks) rest() []uint64 {
+	var out []uint64
+	for h := range b.loose {
+		if _, ok := b.undo[h]; !ok {
+			out = append(out, h)
+		}
+	}
+	for h, s := range b.undo {
+		if s.exists {
+			out = append(out, h)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// scanRun appends the pages of one tree run that are as they were at the
+// floor; the others come from the rest list.
+func (b *blocks) scanRun(dst *crdt.Rows, run radix.Run) {
+	if len(b.undo) == 0 && len(b.spaced) == 0 {
+		appendLinked(dst, 0, run.Parent, run.PerPage, run.Handles, run.Metas, run.Keys)
+		return
+	}
+	parent := run.Parent
+	for i, h := range run.Handles {
+		keys := run.Keys[i*run.PerPage : (i+1)*run.PerPage]
+		if _, touched := b.undo[h]; !touched {
+			s := b.spaced[h]
+			handle := h
+			if s.space != 0 {
+				handle = s.base
+			}
+			appendLinked(dst, s.space, parent, run.PerPage, []uint64{handle}, run.Metas[i:i+1], keys)
+		}
+		parent = keys[len(keys)-1]
+	}
+}
+
+func appendLinked(dst *crdt.Rows, space uint64, parent radix.Key, perPage int, handles []uint64, metas []radix.Meta, keys []radix.Key) {
+	dst.Runs = append(dst.Runs, crdt.RunHead{Pages: len(handles), PerPage: perPage, Space: space, Linked: true, Parent: uint64(parent)})
+	dst.Handle = append(dst.Handle, handles...)
+	for _, m := range metas {
+		dst.Meta = append(dst.Meta, crdt.Meta(m))
+	}
+	for _, k := range keys {
+		dst.Value = append(dst.Value, uint64(k))
+	}
+}
+
+// emit appends one saved fact.
+func (b *blocks) emit(dst *crdt.Rows, h uint64, s *saved) {
+	handle := h
+	if s.space.space != 0 {
+		handle = s.space.base
+	}
+	if s.loose == nil {
+		appendLinked(dst, s.space.space, s.parent, len(s.keys), []uint64{handle}, []radix.Meta{radix.Meta(s.meta)}, s.keys)
+		return
+	}
+	dst.Runs = append(dst.Runs, crdt.RunHead{Pages: 1, PerPage: len(s.loose.hashes), Space: s.space.space, Parent: s.loose.parent})
+	dst.Handle = append(dst.Handle, handle)
+	dst.Meta = append(dst.Meta, s.meta)
+	dst.Value = append(dst.Value, s.loose.hashes...)
+}
+
+// Load adds the facts of a snapshot's rows. The rows were checked when they
+// were decoded: the columns have the lengths that the runs say.
+func (b *blocks) Load(rows *crdt.Rows) {
+	page, value := 0, 0
+	for _, run := range rows.Runs {
+		handles := make([]uint64, run.Pages)
+		for i := range handles {
+			base := rows.Handle[page+i]
+			handles[i] = b.effective(base, run.Space)
+			b.adopt(handles[i], base, run.Space)
+		}
+		metas := rows.Meta[page : page+run.Pages]
+		values := rows.Value[value : value+run.Pages*run.PerPage]
+		page += run.Pages
+		value += run.Pages * run.PerPage
+		if run.Linked && run.PerPage > 0 {
+			b.loadLinked(run, handles, metas, values)
+			continue
+		}
+		b.loadLoose(run, handles, metas, values)
+	}
+}
+
+func (b *blocks) loadLinked(run crdt.RunHead, handles []uint64, metas []crdt.Meta, values []uint64) {
+	keys := make([]radix.Key, len(values))
+	for i, v := range values {
+		keys[i] = radix.Key(v)
+	}
+	i := 0
+	b.place(radix.Key(run.Parent), run.PerPage, keys, handles, func(crdt.Meta) crdt.Meta {
+		i++
+		return metas[i-1]
+	})
+	if len(b.waiting) > 0 {
+		for i, h := range handles {
+			b.link(h, keys[(i+1)*run.PerPage-1])
+		}
+	}
+}
+
+func (b *blocks) loadLoose(run crdt.RunHead, handles []uint64, metas []crdt.Meta, values []uint64) {
+	parent := run.Parent
+	for i, h := range handles {
+		l := b.looseAt(h)
+		l.parent = parent
+		l.hashes = append(l.hashes[:0], values[i*run.PerPage:(i+1)*run.PerPage]...)
+		l.meta = b.change(h, l.meta, metas[i])
+		if run.PerPage > 0 {
+			b.wait(parent, h)
+			if f, ok := b.x.tree.Get(b.holder, parent); ok {
+				b.link(parent, f.Key)
+			}
+		}
+		parent = h
+	}
+}

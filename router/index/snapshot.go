@@ -1,0 +1,54 @@
+package index
+
+import (
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// cutFacts is how many facts one step of a cut scans, under 1 ms.
+const cutFacts = 4096
+
+// Cut cuts a snapshot of a stream in steps; other streams are written to and
+// all are read in between. nil if nothing is known or another cut runs. Cost:
+// about 25 bytes and 30 ns a fact.
+func (x *Index) Cut(id crdt.StreamID) *crdt.Snapshot {
+	var cut *crdt.Cut
+	x.locked(func() {
+		if s := x.streams[id]; s != nil {
+			cut = s.BeginCut()
+		}
+	})
+	if cut == nil {
+		return nil
+	}
+	for done := false; !done; {
+		x.locked(func() { done = cut.Next(cutFacts) })
+	}
+	return cut.Snapshot()
+}
+
+// Join joins a complete staged snapshot: its facts are loaded in steps beside
+// the shown ones and swapped in at once (I3). After an error nothing changed.
+func (x *Index) Join(snap *crdt.Snapshot, nowMs int64) error {
+	var join *crdt.Joining
+	var err error
+	x.locked(func() { join, err = x.streamLocked(snap.Stream).BeginJoin(snap, nowMs) })
+	if err != nil {
+		return err
+	}
+	for done := false; !done; {
+		x.locked(func() { done, err = join.Next(nowMs) })
+		if err != nil {
+			return err
+		}
+	}
+	if join.Outcome().NewSlots > 0 || join.Outcome().NewEpoch {
+		x.Ref(snap.Stream).lastSlot.CompareAndSwap(0, nowMs)
+	}
+	return nil
+}
+
+func (x *Index) locked(f func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f()
+}

@@ -1,0 +1,334 @@
+package router
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/kvevents"
+)
+
+// Times of ingest.
+const (
+	reconcileEvery = 250 * time.Millisecond
+	// letGoAfter is how long a peer that is no owner any more goes on
+	// listening: make before break.
+	letGoAfter = 3 * time.Second
+	// lossAfter passes between the engine's last word on missing slots and
+	// their being declared lost.
+	lossAfter = 5 * time.Second
+	// missingFor is how long "no live peer has them" stays true.
+	missingFor = 30 * time.Second
+)
+
+// ingest follows the event streams that this peer owns. It is the Sink of
+// their subscribers.
+type ingest struct {
+	peer   *Peer
+	owners int // per stream; 0 all
+	poke   chan struct{}
+
+	mu      sync.Mutex // guards below; never held while calling out
+	follow  map[crdt.StreamID]*following
+	absent  map[crdt.StreamID]absence // what no live peer has
+	pending map[crdt.StreamID]absence // what the engine cannot give either
+}
+
+// following is one stream this peer listens to.
+type following struct {
+	sub    *kvevents.Subscriber
+	stop   context.CancelFunc
+	done   chan struct{}
+	first  bool      // this peer is the first owner
+	lostAt time.Time // since when this peer owns it no more; zero: owner
+}
+
+// absence is a set of missing slots of one incarnation.
+type absence struct {
+	epoch uint64
+	spans []crdt.Span
+	at    time.Time
+}
+
+func newIngest(p *Peer) *ingest {
+	n, _ := p.cfg.Ingest.owners() // validated
+	return &ingest{
+		peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{},
+		absent: map[crdt.StreamID]absence{}, pending: map[crdt.StreamID]absence{},
+	}
+}
+
+// wake asks for a look at ownership soon. It never blocks.
+func (g *ingest) wake() {
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the followed streams equal to the owned ones until ctx ends.
+func (g *ingest) run(ctx context.Context) {
+	tick := time.NewTicker(reconcileEvery)
+	defer tick.Stop()
+	for {
+		g.reconcile(ctx, time.Now())
+		g.declare(time.Now())
+		select {
+		case <-ctx.Done():
+			g.stopAll()
+			return
+		case <-g.poke:
+		case <-tick.C:
+		}
+	}
+}
+
+// rank is this peer's place among a stream's owners; -1 for none.
+func (g *ingest) rank(id crdt.StreamID) int {
+	return slices.Index(g.peer.mesh.owners(id, g.owners), g.peer.id)
+}
+
+// owns reports whether this peer is an owner of the stream; owners also scrape.
+func (g *ingest) owns(id crdt.StreamID) bool { return g.rank(id) >= 0 }
+
+// reconcile starts what is owned and not followed, and stops what is followed
+// and no longer owned.
+func (g *ingest) reconcile(ctx context.Context, now time.Time) {
+	listed := map[crdt.StreamID]bool{}
+	for _, r := range g.peer.fleet.List() {
+		if r.Spec.Events == "" {
+			continue
+		}
+		listed[r.Stream] = true
+		rank := g.rank(r.Stream)
+		g.mu.Lock()
+		f := g.follow[r.Stream]
+		if f != nil {
+			f.first = rank == 0
+			if rank >= 0 {
+				f.lostAt = time.Time{}
+			} else if f.lostAt.IsZero() {
+				f.lostAt = now
+			}
+		}
+		g.mu.Unlock()
+		if f == nil && rank >= 0 {
+			g.start(ctx, r, rank == 0)
+		}
+	}
+	g.mu.Lock()
+	var over []*following
+	for id, f := range g.follow {
+		if !listed[id] || !f.lostAt.IsZero() && now.Sub(f.lostAt) > letGoAfter {
+			over = append(over, f)
+			delete(g.follow, id)
+		}
+	}
+	g.mu.Unlock()
+	for _, f := range over {
+		f.stop()
+		<-f.done
+	}
+}
+
+// start follows one stream.
+func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
+	engine, err := kvevents.ParseEngine(r.Spec.Engine)
+	if err != nil {
+		g.peer.log.Error("stream not followed", "replica", r.Name(), "err", err)
+		return
+	}
+	sub, err := kvevents.NewSubscriber(kvevents.Config{
+		Stream: r.Stream, Engine: engine, Events: r.Spec.Events, Replay: r.Spec.Replay, Topic: r.Spec.Topic,
+		Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher, Sink: g, Logger: g.peer.log.Named("kvevents"),
+	})
+	if err != nil {
+		g.peer.log.Error("stream not followed", "replica", r.Name(), "err", err)
+		return
+	}
+	sctx, stop := context.WithCancel(ctx)
+	f := &following{sub: sub, stop: stop, done: make(chan struct{}), first: first}
+	g.mu.Lock()
+	g.follow[r.Stream] = f
+	g.mu.Unlock()
+	go func() {
+		defer close(f.done)
+		if err := sub.Run(sctx); err != nil && sctx.Err() == nil {
+			g.peer.log.Error("stream ended", "replica", r.Name(), "err", err)
+		}
+	}()
+}
+
+func (g *ingest) stopAll() {
+	g.mu.Lock()
+	all := g.follow
+	g.follow = map[crdt.StreamID]*following{}
+	g.mu.Unlock()
+	for _, f := range all {
+		f.stop()
+	}
+	for _, f := range all {
+		<-f.done
+	}
+}
+
+// Prior tells a subscriber what the mesh knows of its stream.
+func (g *ingest) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
+	p, ok := g.peer.index.Prior(id)
+	return kvevents.Prior{Epoch: p.Epoch, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS}, ok
+}
+
+// Deliver is the event path: engine's slots -> index -> mesh.
+func (g *ingest) Deliver(d kvevents.Delivery) {
+	delta := crdt.Delta{Stream: d.Stream, Epoch: d.Epoch, Anchor: d.Anchor, Slots: d.Slots}
+	before := len(g.peer.index.Holes(d.Stream))
+	out := g.peer.index.Apply(&delta, time.Now().UnixMilli())
+	if n := len(out.Holes) - before; n > 0 {
+		g.peer.metrics.gaps.Add(float64(n))
+	}
+	if out.Overflow {
+		g.peer.log.Warn("stream forgotten: too many holes; a snapshot or replay will bring it back", "stream", d.Stream)
+	}
+	if out.Stale || out.Overflow {
+		return
+	}
+	g.mu.Lock()
+	f := g.follow[d.Stream]
+	first := f != nil && f.first
+	g.mu.Unlock()
+	g.peer.mesh.ingested(gossip.Ingested{
+		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: d.ReceivedAt.UnixMilli(), First: first,
+	})
+}
+
+// missing is the core's word that no live peer has these slots: ask the
+// engine, if this peer listens to it.
+func (g *ingest) missing(id crdt.StreamID, spans []crdt.Span) {
+	p, ok := g.peer.index.Prior(id)
+	if !ok {
+		return
+	}
+	g.mu.Lock()
+	g.absent[id] = absence{p.Epoch, spans, time.Now()}
+	f := g.follow[id]
+	g.mu.Unlock()
+	if f != nil {
+		f.sub.Fetch(spans)
+	}
+}
+
+// Exhausted is the engine's word that it cannot give these slots.
+func (g *ingest) Exhausted(id crdt.StreamID, epoch uint64, spans []crdt.Span) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if have, ok := g.pending[id]; ok && have.epoch == epoch && slices.Equal(have.spans, spans) {
+		return
+	}
+	g.pending[id] = absence{epoch, spans, time.Now()}
+}
+
+// declare gives up on slots that neither a live peer nor the engine has, some
+// time after both said so. Only owners get here.
+func (g *ingest) declare(now time.Time) {
+	type loss struct {
+		id crdt.StreamID
+		absence
+	}
+	var due []loss
+	g.mu.Lock()
+	for id, a := range g.pending {
+		no, asked := g.absent[id]
+		if now.Sub(a.at) < lossAfter || !asked || no.epoch != a.epoch || now.Sub(no.at) > missingFor {
+			if now.Sub(a.at) > missingFor {
+				delete(g.pending, id)
+			}
+			continue
+		}
+		if f := g.follow[id]; f != nil && f.lostAt.IsZero() {
+			due = append(due, loss{id, absence{a.epoch, overlap(a.spans, no.spans), now}})
+		}
+		delete(g.pending, id)
+	}
+	g.mu.Unlock()
+	for _, l := range due {
+		spans := overlap(l.spans, g.peer.index.Holes(l.id))
+		if len(spans) == 0 {
+			continue
+		}
+		d, out := g.peer.index.Declare(l.id, l.epoch, spans, now.UnixMilli())
+		if len(d.Lost) == 0 || out.Stale {
+			continue
+		}
+		n := uint64(0)
+		for _, sp := range spans {
+			n += sp.To - sp.From + 1
+		}
+		g.peer.metrics.lost.Add(float64(n))
+		g.peer.log.Warn("event batches lost: no peer and no replay has them", "stream", l.id, "batches", n)
+		g.peer.mesh.ingested(gossip.Ingested{Stream: l.id, Epoch: l.epoch, Lost: spans, ReceivedAt: now.UnixMilli(), First: true})
+	}
+}
+
+// overlap returns the ranges that lie in both lists.
+func overlap(a, b []crdt.Span) []crdt.Span {
+	var out []crdt.Span
+	for _, x := range a {
+		for _, y := range b {
+			if from, to := max(x.From, y.From), min(x.To, y.To); from <= to {
+				out = append(out, crdt.Span{From: from, To: to})
+			}
+		}
+	}
+	return out
+}
+
+// scraped takes what the fleet read of an owned replica's own load.
+func (g *ingest) scraped(id crdt.StreamID, s crdt.Scrape) {
+	g.peer.board.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: s})
+}
+
+// status is a replica's stream for the status page.
+func (g *ingest) status(r *fleet.Replica) console.Stream {
+	s := console.Stream{Owners: []string{}}
+	if r.Spec.Events == "" {
+		s.State, s.Detail = "none", "no events endpoint is configured: predictions only"
+		return s
+	}
+	names := map[crdt.PeerID]string{g.peer.id: g.peer.name}
+	for _, m := range g.peer.mesh.members() {
+		names[m.ID] = m.Name
+	}
+	for _, id := range g.peer.mesh.owners(r.Stream, g.owners) {
+		s.Owners = append(s.Owners, names[id])
+	}
+	g.mu.Lock()
+	f := g.follow[r.Stream]
+	g.mu.Unlock()
+	if f == nil {
+		if _, ok := g.peer.index.Prior(r.Stream); ok {
+			s.State = "ok"
+		} else {
+			s.State, s.Detail = "waiting", "its owners have not told anything yet"
+		}
+		return s
+	}
+	st := f.sub.Status()
+	switch {
+	case st.Unusable != "":
+		s.State, s.Detail = "unusable", st.Unusable
+	case st.State == "quarantined":
+		s.State = "quarantined"
+	case !st.Connected:
+		s.State, s.Detail = "connecting", st.LastError
+	default:
+		s.State, s.Detail = "ok", st.State
+	}
+	return s
+}
+
+var _ kvevents.Sink = (*ingest)(nil)

@@ -1,0 +1,187 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/gossip/mesh"
+)
+
+// leaveTimeout bounds the goodbye to the mesh.
+const leaveTimeout = 5 * time.Second
+
+// maxJobs bounds the snapshot jobs waiting for the worker.
+const maxJobs = 64
+
+// link is the peer's connection to the mesh: it posts what happened here and
+// carries out what the core wants done here.
+type link struct {
+	peer *Peer
+	mesh *mesh.Mesh
+	jobs chan gossip.Effect // snapshots to cut and join, off the mesh's loop
+	wg   sync.WaitGroup
+	quit chan struct{}
+}
+
+func newLink(p *Peer) (*link, error) {
+	l := &link{peer: p, jobs: make(chan gossip.Effect, maxJobs), quit: make(chan struct{})}
+	ring, err := keyring(p.cfg.Mesh)
+	if err != nil {
+		return nil, err
+	}
+	m := p.cfg.Mesh
+	l.mesh, err = mesh.New(mesh.Config{
+		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: ring,
+		Insecure: m.Insecure, TLS: mesh.TLSFiles{Cert: m.TLS.Cert, Key: m.TLS.Key, CA: m.TLS.CA}, Version: p.version,
+		HTTP: p.public.Addr().String(), Core: p.core, Local: l.local, OnChange: func() { p.ingest.wake() },
+		Logger: p.log.Named("mesh"), Registerer: p.registry,
+	})
+	return l, err
+}
+
+// keyring reads the gossip keys; the first one encrypts.
+func keyring(m MeshConfig) ([]string, error) {
+	var keys []string
+	if m.Key != "" {
+		keys = append(keys, m.Key)
+	}
+	if m.Keyring == "" {
+		return keys, nil
+	}
+	data, err := os.ReadFile(m.Keyring)
+	if err != nil {
+		return nil, fmt.Errorf("mesh.keyring: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "#") && line != m.Key {
+			keys = append(keys, line)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("mesh.keyring: %s holds no key", m.Keyring)
+	}
+	return keys, nil
+}
+
+func (l *link) start() error {
+	if err := l.mesh.Start(); err != nil {
+		return err
+	}
+	l.wg.Go(l.work)
+	return nil
+}
+
+// stop leaves the mesh and ends its goroutines.
+func (l *link) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if err := l.mesh.Leave(ctx); err != nil {
+		l.peer.log.Warn("left the mesh without goodbye", "err", err)
+	}
+	if err := l.mesh.Close(); err != nil {
+		l.peer.log.Warn("mesh closed with an error", "err", err)
+	}
+	close(l.quit)
+	l.wg.Wait()
+}
+
+// local takes the effects that the mesh does not handle. It runs in the mesh's
+// loop and must not block.
+func (l *link) local(e gossip.Effect) {
+	switch e := e.(type) {
+	case gossip.CutSnapshot:
+		l.queue(e, gossip.SnapshotCut{Stream: e.Stream})
+	case gossip.JoinSnapshot:
+		l.queue(e, gossip.SnapshotJoined{Stream: e.Snapshot.Stream, Err: errBusy})
+	case gossip.Observed:
+		l.peer.metrics.propagation.Observe(max(0, e.DelayMs) / 1000)
+	case gossip.Missing:
+		l.peer.ingest.missing(e.Stream, e.Spans)
+	case gossip.Caught:
+		l.peer.caught.Store(&e)
+		l.peer.log.Info("readiness", "ready", e.Ready, "reason", e.Reason)
+	}
+}
+
+var errBusy = fmt.Errorf("more than %d snapshot jobs wait", maxJobs)
+
+// queue gives a job to the worker; when too many wait, the core hears no.
+func (l *link) queue(job gossip.Effect, refusal gossip.Event) {
+	select {
+	case l.jobs <- job:
+	default:
+		l.wg.Go(func() { l.mesh.Post(refusal) })
+	}
+}
+
+// work cuts and joins snapshots in small steps, one job at a time.
+func (l *link) work() {
+	for {
+		select {
+		case <-l.quit:
+			return
+		case job := <-l.jobs:
+			now := time.Now().UnixMilli()
+			switch e := job.(type) {
+			case gossip.CutSnapshot:
+				l.mesh.Post(gossip.SnapshotCut{Stream: e.Stream, Snapshot: l.peer.index.Cut(e.Stream)})
+			case gossip.JoinSnapshot:
+				err := l.peer.index.Join(e.Snapshot, now)
+				l.mesh.Post(gossip.SnapshotJoined{Stream: e.Snapshot.Stream, Err: err})
+			}
+		}
+	}
+}
+
+func (l *link) loadChanged(urgent bool) { l.mesh.Post(gossip.LoadChanged{Urgent: urgent}) }
+func (l *link) predicted()              { l.mesh.Post(gossip.Predicted{}) }
+func (l *link) intentChanged()          { l.mesh.Post(gossip.IntentChanged{}) }
+
+func (l *link) ingested(ev gossip.Ingested) { l.mesh.Post(ev) }
+
+func (l *link) address() string { return l.mesh.Addr() }
+
+func (l *link) setTags(ready, draining bool) { l.mesh.SetTags(ready, draining) }
+
+// members lists the other peers.
+func (l *link) members() []mesh.Member {
+	var out []mesh.Member
+	for _, m := range l.mesh.Members() {
+		if m.ID != l.peer.id {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// inspect runs f with the core in the mesh's loop and waits for it, until ctx
+// ends.
+func (l *link) inspect(ctx context.Context, f func(*gossip.Core)) {
+	_ = l.mesh.Do(ctx, func() { f(l.peer.core) })
+}
+
+// owners of a stream among the peers that are ready, not draining and heard
+// from lately; this peer is always a candidate for itself unless it drains.
+func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
+	var peers []crdt.PeerID
+	if !l.peer.draining.Load() {
+		peers = append(peers, l.peer.id)
+	}
+	for _, m := range l.members() {
+		if m.State == mesh.Alive && m.Ready && !m.Draining && m.ViewAge < staleOwner {
+			peers = append(peers, m.ID)
+		}
+	}
+	return owners(stream, peers, n)
+}
+
+// staleOwner is the silence after which a peer is not counted on as an owner:
+// a false suspicion only adds an owner.
+const staleOwner = 1500 * time.Millisecond

@@ -1,0 +1,125 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/proxy"
+)
+
+// idleLinger is how long idle client connections stay open after the listener
+// closed: a client may be writing its next request on one at that moment.
+const idleLinger = 3 * time.Second
+
+// adminGrace bounds the end of admin requests, which may be long polls.
+const adminGrace = time.Second
+
+// live runs the peer's parts in the order of their needs and ends them in the
+// reverse one.
+func (p *Peer) live(ctx context.Context) error {
+	defer p.close()
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+
+	api, err := proxy.New(p.proxyConfig())
+	if err != nil {
+		return err
+	}
+	p.api.Store(api)
+	public := &http.Server{
+		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.cfg.HTTP.ConnectionAge),
+		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: p.log.Named("http").StandardLogger(nil),
+	}
+	admin := &http.Server{Handler: p.adminHandler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	failed := make(chan error, 3)
+	serve := func(name string, s *http.Server, l net.Listener) {
+		wg.Go(func() {
+			if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				failed <- fmt.Errorf("%s: %w", name, err)
+			}
+		})
+	}
+	if err := p.mesh.start(); err != nil {
+		return err
+	}
+	wg.Go(func() { p.fleet.Run(background) })
+	wg.Go(func() { p.ingest.run(background) })
+	wg.Go(func() { p.keepHouse(background) })
+	serve("http.listen", public, p.public)
+	serve("admin.listen", admin, p.admin)
+	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.cfg.Policy)
+
+	select {
+	case <-ctx.Done():
+		p.drain(public)
+	case err = <-failed:
+		p.log.Error("peer failed", "err", err)
+	}
+	_ = public.Close()
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminGrace)
+	if admin.Shutdown(end) != nil {
+		_ = admin.Close()
+	}
+	cancel()
+	stop()
+	wg.Wait()
+	p.mesh.stop()
+	p.log.Info("peer stopped")
+	return err
+}
+
+// drain is the clean way out: (1) not ready, no ownership, Connection: close
+// on every answer; (2) wait until the balancer saw it; (3) close the listener,
+// keep idle connections a little; (4) let streams finish; then load is zero
+// and (5) serf is left, in live.
+func (p *Peer) drain(public *http.Server) {
+	p.draining.Store(true)
+	p.mesh.setTags(false, true)
+	p.log.Info("draining", "delay", p.cfg.Drain.Delay, "timeout", p.cfg.Drain.Timeout)
+	time.Sleep(p.cfg.Drain.Delay)
+	p.public.Close()
+	time.Sleep(min(idleLinger, p.cfg.Drain.Delay))
+	end, cancel := context.WithTimeout(context.Background(), p.cfg.Drain.Timeout)
+	defer cancel()
+	if err := public.Shutdown(end); err != nil && !errors.Is(err, net.ErrClosed) {
+		p.log.Warn("streams cut at drain.timeout", "err", err)
+	}
+}
+
+// Times of the peer's housekeeping.
+const (
+	houseTick   = 20 * time.Millisecond
+	vitalsEvery = time.Second
+	clearFacts  = 4096 // facts dropped per step, about 0.2 ms
+)
+
+// keepHouse does what is due now and then: dropping dead incarnations in
+// steps, expiring predictions, refreshing what the request path reads.
+func (p *Peer) keepHouse(ctx context.Context) {
+	tick := time.NewTicker(houseTick)
+	defer tick.Stop()
+	var vitals time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for p.index.Maintain(now.UnixMilli(), clearFacts) && ctx.Err() == nil {
+			}
+			p.refreshAges(ctx)
+			if now.Sub(vitals) >= vitalsEvery {
+				vitals = now
+				p.publishVitals(now)
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package router
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/banyan-llm/banyan/router/policy"
+)
+
+// reasons is the closed list of the label reason.
+var reasons = []policy.Reason{
+	policy.ReasonPrefix, policy.ReasonLoad, policy.ReasonSpill, policy.ReasonSession,
+	policy.ReasonStale, policy.ReasonOnly, policy.ReasonBaseline,
+}
+
+// metrics are the router's own series; the mesh shell registers its own, and
+// gauges that follow state are read by a collector (see collector.go).
+type metrics struct {
+	requests        *prometheus.CounterVec // policy, reason, code
+	ttft            prometheus.Histogram
+	duration        prometheus.Histogram
+	decision        prometheus.Histogram
+	overhead        prometheus.Histogram
+	matched         prometheus.Counter
+	prompt          prometheus.Counter
+	cached          prometheus.Counter
+	output          prometheus.Counter
+	predictionError prometheus.Histogram
+	gaps            prometheus.Counter
+	lost            prometheus.Counter
+	propagation     prometheus.Histogram
+	retries         *prometheus.CounterVec // cause
+	disconnects     prometheus.Counter
+	tokenized       *prometheus.CounterVec // mode, reason
+	reloadOK        prometheus.Gauge
+
+	total, failed atomic.Uint64 // requests, for the status page
+}
+
+// answered counts one answer to a client.
+func (m *metrics) answered(policyName string, reason policy.Reason, status int) {
+	m.requests.WithLabelValues(policyName, string(reason), strconv.Itoa(status)).Inc()
+	m.total.Add(1)
+	if status >= 500 || status == 0 {
+		m.failed.Add(1)
+	}
+}
+
+func newMetrics(reg prometheus.Registerer, version string) *metrics {
+	f := promauto.With(reg)
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	latency := prometheus.ExponentialBuckets(.001, 2, 18) // 1 ms .. 131 s
+	quick := prometheus.ExponentialBuckets(1e-6, 2, 20)   // 1 us .. 0.5 s
+	tokens := prometheus.ExponentialBuckets(16, 4, 8)     // 16 .. 262,144
+	spread := prometheus.ExponentialBuckets(.0001, 2, 18) // 0.1 ms .. 13 s
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return f.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	}
+	m := &metrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "banyan_requests_total", Help: "Requests answered, by policy, reason of the choice and HTTP status.",
+		}, []string{"policy", "reason", "code"}),
+		ttft:            histogram("banyan_request_ttft_seconds", "Time from the request to its first streamed byte.", latency),
+		duration:        histogram("banyan_request_duration_seconds", "Time from the request to the end of its answer.", latency),
+		decision:        histogram("banyan_decision_seconds", "Time to choose a replica, without tokenization.", quick),
+		overhead:        histogram("banyan_proxy_overhead_seconds", "Time from the request's arrival to its dispatch, without waiting in the queue.", quick),
+		matched:         counter("banyan_matched_tokens_total", "Prompt tokens believed cached at the chosen replica, of answers that reported cached tokens."),
+		prompt:          counter("banyan_prompt_tokens_total", "Prompt tokens of answers, as engines reported."),
+		cached:          counter("banyan_cached_tokens_total", "Prompt tokens found cached, as engines reported."),
+		output:          counter("banyan_output_tokens_total", "Generated tokens, as engines reported."),
+		predictionError: histogram("banyan_prediction_error_tokens", "Absolute difference between believed and reported cached tokens.", tokens),
+		gaps:            counter("banyan_stream_gap_total", "Gaps seen in engines' event streams."),
+		lost:            counter("banyan_stream_lost_batches_total", "Event batches declared lost."),
+		propagation:     histogram("banyan_mesh_propagation_seconds", "Time from an event's receipt at one peer to its visibility at this one.", spread),
+		retries: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "banyan_retries_total", Help: "Requests tried again on another replica, by cause.",
+		}, []string{"cause"}),
+		disconnects: counter("banyan_client_disconnects_total", "Clients that left before their answer ended."),
+		tokenized: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "banyan_tokenized_total", Help: "Prompts turned into block keys, by mode and why.",
+		}, []string{"mode", "reason"}),
+		reloadOK: f.NewGauge(prometheus.GaugeOpts{
+			Name: "banyan_config_last_reload_success", Help: "1 if the last configuration load succeeded.",
+		}),
+	}
+	for _, cause := range []string{"connect", "reset", "status", "timeout"} {
+		m.retries.WithLabelValues(cause)
+	}
+	f.NewGaugeVec(prometheus.GaugeOpts{Name: "banyan_build_info", Help: "1, with the version."}, []string{"version"}).
+		WithLabelValues(version).Set(1)
+	m.reloadOK.Set(1)
+	return m
+}

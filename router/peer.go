@@ -1,0 +1,259 @@
+package router
+
+import (
+	"context"
+	crand "crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/token"
+)
+
+// Options are what a Peer gets from its process rather than its configuration.
+type Options struct {
+	Version string
+	Logger  hclog.Logger
+}
+
+// Peer is one router process.
+type Peer struct {
+	cfg      Config
+	version  string
+	id       crdt.PeerID
+	name     string
+	log      hclog.Logger
+	started  time.Time
+	registry *prometheus.Registry
+	metrics  *metrics
+
+	hasher   *radix.Hasher
+	index    *index.Index
+	board    *board
+	fleet    *fleet.Fleet
+	tokens   *token.Tokenizer
+	policies map[string]policy.Policy
+	core     *gossip.Core
+	mesh     *link
+	ingest   *ingest
+
+	public, admin net.Listener
+	api           atomic.Pointer[proxy.Handler]
+	draining      atomic.Bool
+	caught        atomic.Pointer[gossip.Caught]
+	ages          atomic.Pointer[ageView]
+	coreStats     atomic.Pointer[gossip.Stats]
+	tagged        atomic.Bool // what the tag ready says
+}
+
+// Addresses says where a peer listens.
+type Addresses struct{ Name, HTTP, Admin, Mesh string }
+
+// New checks the configuration, binds all listeners and makes a peer that does
+// nothing until Run.
+func New(cfg Config, opt Options) (*Peer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if opt.Logger == nil {
+		opt.Logger = hclog.NewNullLogger()
+	}
+	p := &Peer{cfg: cfg, version: opt.Version, log: opt.Logger, started: time.Now(), registry: prometheus.NewRegistry()}
+	if _, err := crand.Read(p.id[:]); err != nil {
+		return nil, fmt.Errorf("draw a peer id: %w", err)
+	}
+	p.name = cfg.Mesh.Name
+	if p.name == "" {
+		host, _ := os.Hostname()
+		host, _, _ = strings.Cut(host, ".")
+		p.name = fmt.Sprintf("%.40s-%s", host, p.id.String()[:6])
+	}
+	p.metrics = newMetrics(p.registry, opt.Version)
+	secret, err := p.hashSecret()
+	if err != nil {
+		return nil, err
+	}
+	p.hasher = radix.NewHasher(secret)
+	p.board = newBoard(p.id)
+	if err := p.compose(); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// hashSecret reads the mesh-wide secret that keys every block hash, or derives
+// one from the label.
+func (p *Peer) hashSecret() ([]byte, error) {
+	if p.cfg.Mesh.HashSecret == "" {
+		p.log.Warn("mesh.hash_secret is not set: block hashes are keyed with the cluster label, which is not secret")
+		sum := sha256.Sum256([]byte("banyan hash secret\x00" + p.cfg.Mesh.Label))
+		return sum[:], nil
+	}
+	secret, err := os.ReadFile(p.cfg.Mesh.HashSecret)
+	if err != nil {
+		return nil, fmt.Errorf("mesh.hash_secret: %w", err)
+	}
+	if len(secret) < 16 {
+		return nil, fmt.Errorf("mesh.hash_secret: %s holds %d bytes, want 16 or more", p.cfg.Mesh.HashSecret, len(secret))
+	}
+	return secret, nil
+}
+
+// compose makes the parts and binds the listeners.
+func (p *Peer) compose() error {
+	cfg := &p.cfg
+	p.index = index.New(index.Config{Hasher: p.hasher, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions})
+	p.policies = map[string]policy.Policy{}
+	for _, name := range policy.Names() {
+		pol, err := policy.New(name, cfg.Routing)
+		if err != nil {
+			return err
+		}
+		p.policies[name] = pol
+	}
+	var err error
+	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize}); err != nil {
+		return err
+	}
+	if p.public, err = net.Listen("tcp", cfg.HTTP.Listen); err != nil {
+		return fmt.Errorf("http.listen: %w", err)
+	}
+	if p.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
+		return fmt.Errorf("admin.listen: %w", err)
+	}
+	p.core, err = gossip.New(gossip.Config{
+		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),
+		State: state{p.index, p.board}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		JoinGrace: joinGrace(len(cfg.Mesh.Join)),
+	})
+	if err != nil {
+		return err
+	}
+	if p.mesh, err = newLink(p); err != nil {
+		return err
+	}
+	p.ingest = newIngest(p)
+	p.fleet = fleet.New(fleet.Config{
+		Owned:   p.ingest.owns,
+		Scraped: p.ingest.scraped,
+		Changed: p.ingest.wake,
+		Logger:  p.log.Named("fleet"),
+	})
+	p.fleet.Set(cfg.Replicas, time.Now())
+	p.registry.MustRegister(newCollector(p))
+	return nil
+}
+
+// joinGrace is how long a peer without company waits before it calls itself
+// ready, ms: longer if it was told seeds.
+func joinGrace(seeds int) int64 {
+	if seeds == 0 {
+		return 1
+	}
+	return 3000
+}
+
+// fingerprint is what all peers of a mesh must agree on.
+func (p *Peer) fingerprint() uint64 {
+	return p.hasher.Fingerprint() ^ uint64(p.cfg.Grid)*0x9e3779b97f4a7c15 ^ uint64(p.cfg.Limits.Predictions)<<32
+}
+
+// Addresses returns where the peer listens.
+func (p *Peer) Addresses() Addresses {
+	return Addresses{p.name, p.public.Addr().String(), p.admin.Addr().String(), p.mesh.address()}
+}
+
+// Ready reports whether an L4 balancer should send requests here, and why.
+func (p *Peer) Ready() (bool, string) {
+	c := p.caught.Load()
+	switch {
+	case p.draining.Load():
+		return false, "draining"
+	case c == nil:
+		return false, "joining the mesh"
+	case !c.Ready:
+		return false, c.Reason
+	case len(p.fleet.List()) == 0:
+		return false, "no replica is configured or discovered"
+	}
+	return true, c.Reason
+}
+
+// close releases what New bound.
+func (p *Peer) close() {
+	for _, l := range []net.Listener{p.public, p.admin} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if p.tokens != nil {
+		p.tokens.Close()
+	}
+	if p.index != nil {
+		p.index.Close()
+	}
+}
+
+// proxyConfig wires the data path.
+func (p *Peer) proxyConfig() proxy.Config {
+	l := p.cfg.Limits
+	cfg := proxy.Config{
+		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
+		Models: p.models, Draining: p.draining.Load,
+		Retried:      func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
+		Refused:      func(status int) { p.metrics.answered(p.cfg.Policy, policy.ReasonOnly, status) },
+		Overhead:     func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
+		TenantHeader: p.cfg.IsolateBy, PolicyOverride: p.cfg.HTTP.PolicyOverride,
+		KeepAuthorization: p.cfg.Auth.KeysFile == "",
+		Limits: proxy.Limits{
+			BodyBytes: l.BodyBytes, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout,
+			FirstByte: l.TTFT, Retries: l.Retries,
+		},
+	}
+	if l.Queue == 0 {
+		cfg.Limits.Queue = -1
+	}
+	if l.Retries == 0 {
+		cfg.Limits.Retries = -1
+	}
+	return cfg
+}
+
+// models lists the fleet's models for /v1/models.
+func (p *Peer) models() []proxy.Model {
+	var out []proxy.Model
+	for _, m := range p.fleet.ModelNames() {
+		out = append(out, proxy.Model{
+			ID: m.ID, Object: "model", Created: p.started.Unix(), OwnedBy: "banyan", Root: m.Root, Parent: m.Parent, MaxModelLen: m.MaxLen,
+		})
+	}
+	return out
+}
+
+// Run serves until ctx ends, then drains. It returns when everything has
+// ended (R3).
+func (p *Peer) Run(ctx context.Context) error { return p.live(ctx) }
+
+// queued is the number of requests waiting for admission.
+func (p *Peer) queued() int {
+	if h := p.api.Load(); h != nil {
+		return h.Stats().Queued
+	}
+	return 0
+}

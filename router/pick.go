@@ -1,0 +1,280 @@
+package router
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/token"
+)
+
+// prompt is what was learned of a request's body, once for all its tries.
+type prompt struct {
+	keys    token.Keys
+	matched bool
+	view    index.View
+	lora    string
+}
+
+// ticket follows one try from its dispatch to its end.
+type ticket struct {
+	share      share
+	replica    *fleet.Replica
+	ref        *index.Ref
+	keys       *token.Keys
+	at         time.Time
+	first      time.Time
+	matched    int
+	predicted  float64
+	policyName string
+	reason     policy.Reason
+}
+
+// scratch is the reusable part of one decision.
+type scratch struct {
+	replicas []*fleet.Replica
+	cands    []policy.Candidate
+	rand     *rand.Rand
+}
+
+var scratches = sync.Pool{New: func() any {
+	return &scratch{rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+}}
+
+// Pick is the request path: body -> keys -> match -> decide -> count in.
+func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	lora, err := p.candidates(s, call)
+	if err != nil {
+		return nil, err
+	}
+	pr, err := p.readPrompt(ctx, call, lora, s.replicas)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if !pr.matched {
+		p.index.Match(pr.keys.Keys, &pr.view)
+		pr.matched = true
+	}
+	view := p.view(begin, s.rand)
+	s.cands = s.cands[:0]
+	for i, r := range s.replicas {
+		s.cands = append(s.cands, p.candidate(i, r, pr, view))
+	}
+	pol := p.policyFor(call)
+	req := policy.Request{Tokens: pr.keys.Tokens, Key: uint64(pr.keys.Deepest()), MaxNew: call.Body.MaxTokens}
+	if call.Session != "" {
+		req.Session = p.hash(call.Session)
+	}
+	if call.Tenant != "" {
+		req.Tenant = p.hash(call.Tenant)
+	}
+	d := pol.Decide(&req, view, s.cands, nil)
+	if d.Pos < 0 {
+		return nil, proxy.ErrNoReplica
+	}
+	t := p.countIn(s.replicas[s.cands[d.Pos].Index], &s.cands[d.Pos], pr, d, begin)
+	t.policyName, t.reason = pol.Name(), d.Reason
+	p.metrics.decision.Observe(time.Since(begin).Seconds())
+	return t.target(pol.Name(), d), nil
+}
+
+// candidates lists the replicas that serve the call's model and may be tried.
+func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
+	s.replicas = s.replicas[:0]
+	known, told := false, false
+	for _, r := range p.fleet.List() {
+		if r.Spec.Kind == "pool" || r.Spec.Role == "decode" {
+			continue
+		}
+		told = told || len(r.Models()) > 0
+		name, ok := r.Serves(call.Body.Model)
+		if !ok && call.Body.Model != "" {
+			continue
+		}
+		known, lora = true, name
+		if r.Up() && !slices.Contains(call.Tried, r.Name()) {
+			s.replicas = append(s.replicas, r)
+		}
+	}
+	switch {
+	case len(s.replicas) > 0:
+		return lora, nil
+	case !known && told:
+		return "", proxy.ErrUnknownModel
+	}
+	return "", proxy.ErrNoReplica
+}
+
+// readPrompt turns the body into block keys, once per call.
+func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, replicas []*fleet.Replica) (*prompt, error) {
+	if pr, ok := call.Memo.(*prompt); ok {
+		return pr, nil
+	}
+	body := call.Body
+	q := token.Query{Model: body.Model, LoRA: lora, Salt: body.CacheSalt, Chat: body.Endpoint == openai.Chat}
+	if body.Prompt.Kind == openai.TokenPrompt {
+		q.Tokens = body.Prompt.Tokens
+	}
+	switch body.Endpoint {
+	case openai.Chat, openai.Completions:
+		q.Text, q.Body = body.AppendCanonical, body.PromptBody
+		oracle := replicas[rand.IntN(len(replicas))]
+		if oracle.Spec.Engine == "vllm" {
+			q.Engine = oracle.Spec.URL
+		}
+		if oracle.Spec.Credentials != "" {
+			q.Header = http.Header{"Authorization": {"Bearer " + oracle.Spec.Credentials}}
+		}
+	case openai.Responses, openai.Embeddings:
+		q.Text = body.AppendCanonical
+	}
+	pr := &prompt{keys: p.tokens.Keys(ctx, &q), lora: lora}
+	p.metrics.tokenized.WithLabelValues(string(pr.keys.Scheme), string(pr.keys.Reason)).Inc()
+	call.Memo = pr
+	return pr, ctx.Err()
+}
+
+// view is what this peer knows of its own knowledge now.
+func (p *Peer) view(now time.Time, rnd *rand.Rand) *policy.View {
+	lambda, meanS := p.board.fleetRate()
+	age, peers := p.viewAge()
+	return &policy.View{
+		NowMs: now.UnixMilli(), AgeMs: age, Peers: peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: age, Rand: rnd,
+	}
+}
+
+// candidate gathers what is known of one replica for this prompt.
+func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, view *policy.View) policy.Candidate {
+	ref := p.index.Ref(r.Stream)
+	d := pr.view.Depth(ref)
+	grid := pr.keys.Grid
+	c := policy.Candidate{
+		ID: p.hash(r.Name()), Index: i,
+		GPU: d.GPU * grid, CPU: d.CPU * grid, Disk: d.Any * grid, Predicted: d.Predicted * grid,
+	}
+	p.board.fill(&c, r.Stream, view.NowMs, view.AgeMs)
+	return c
+}
+
+// countIn books the request at its replica and tells the mesh.
+func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
+	t := &ticket{
+		share: share{
+			id: r.Stream, prefill: d.Prefill, tokens: int64(max(1, pr.keys.Tokens-d.Matched)),
+			blocks: int64(len(pr.keys.Keys)),
+		},
+		replica: r, ref: p.index.Ref(r.Stream), keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
+	}
+	p.board.dispatch(&t.share, now.UnixMilli())
+	p.index.Predict(r.Stream, &index.Chain{Root: pr.keys.Root, Keys: pr.keys.Keys, Exact: pr.keys.Scheme.Exact()}, now.UnixMilli())
+	p.mesh.loadChanged(true)
+	p.mesh.predicted()
+	return t
+}
+
+// target tells the proxy where to go.
+func (t *ticket) target(policyName string, d policy.Decision) *proxy.Target {
+	spec := t.replica.Spec
+	target := &proxy.Target{
+		Replica: spec.Name, URL: spec.URL, Policy: policyName, Reason: string(d.Reason), Matched: d.Matched, Token: t,
+	}
+	if spec.Rank != 0 || spec.Labels["dp"] != "" {
+		target.Header = http.Header{"X-Data-Parallel-Rank": {strconv.Itoa(spec.Rank)}}
+	}
+	if spec.Credentials != "" {
+		if target.Header == nil {
+			target.Header = http.Header{}
+		}
+		target.Header.Set("Authorization", "Bearer "+spec.Credentials)
+	}
+	return target
+}
+
+// FirstToken is called when the first token of an answer was seen.
+func (p *Peer) FirstToken(target *proxy.Target, at time.Time) {
+	t := target.Token.(*ticket)
+	t.first = at
+	p.board.firstToken(&t.share, at.UnixMilli())
+	p.board.learn(t.share.id, policy.Sample{Predicted: t.predicted, Prefill: t.share.prefill, Seen: at.Sub(t.at).Seconds()})
+	t.replica.OK(at)
+	p.mesh.loadChanged(false)
+}
+
+// Done is called when a try ended, whatever became of it.
+func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
+	t := target.Token.(*ticket)
+	now := time.Now()
+	prompt, cached := 0, 0
+	if res.Usage.Known {
+		prompt, cached = res.Usage.Prompt, res.Usage.Cached
+	}
+	p.board.done(&t.share, prompt, cached)
+	p.mesh.loadChanged(false)
+	if res.Err != nil && !res.ClientGone {
+		if t.replica.Fail(now, res.Cause == proxy.CauseConnect, fleet.Cause(res.Err)) {
+			p.log.Warn("replica down", "replica", t.replica.Name(), "reason", fleet.Cause(res.Err))
+		}
+	} else if res.Status > 0 && res.Status < 500 {
+		t.replica.OK(now)
+	}
+	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 {
+		p.board.learnRun(t.share.id, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
+	}
+	p.observe(t, &res)
+}
+
+// observe turns a finished try into metrics and evidence.
+func (p *Peer) observe(t *ticket, res *proxy.Result) {
+	m := p.metrics
+	if !res.Retried {
+		m.answered(t.policyName, t.reason, res.Status)
+	}
+	if res.TTFT > 0 {
+		m.ttft.Observe(res.TTFT.Seconds())
+	}
+	m.duration.Observe(res.Duration.Seconds())
+	if res.ClientGone {
+		m.disconnects.Inc()
+	}
+	u := res.Usage
+	if !u.Known {
+		return
+	}
+	m.prompt.Add(float64(u.Prompt))
+	m.output.Add(float64(u.Completion))
+	if !u.CachedKnown {
+		return
+	}
+	m.cached.Add(float64(u.Cached))
+	m.matched.Add(float64(t.matched))
+	m.predictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
+	p.index.Evidence(t.share.id, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Exact: t.keys.Scheme.Exact()},
+		u.Cached/max(1, t.keys.Grid), t.at.UnixMilli())
+	p.mesh.predicted()
+}
+
+// policyFor is the configured policy, or the one the request names if that is
+// allowed.
+func (p *Peer) policyFor(call *proxy.Call) policy.Policy {
+	if call.Policy != "" && p.cfg.HTTP.PolicyOverride {
+		if pol, ok := p.policies[call.Policy]; ok {
+			return pol
+		}
+	}
+	return p.policies[p.cfg.Policy]
+}
+
+// hash names a session, tenant or replica in 64 bits, equal on all peers.
+func (p *Peer) hash(s string) uint64 { return uint64(p.hasher.Root("name", s)) }

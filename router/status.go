@@ -1,0 +1,269 @@
+package router
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/gossip/mesh"
+	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/token"
+)
+
+// staleViewMs is the view age an operator should hear of.
+const staleViewMs = 2000
+
+// Status is what this peer knows, for people and scripts.
+func (p *Peer) Status() *console.Status {
+	now := time.Now()
+	ready, why := p.Ready()
+	s := &console.Status{
+		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.cfg.Mesh.Label, Policy: p.cfg.Policy, Grid: p.cfg.Grid,
+		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.started).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why,
+		Peers: p.peerStatus(), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: p.prefixes(20), Problems: []console.Problem{},
+	}
+	st := p.index.Stats()
+	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted)}
+	s.Requests = p.requestStatus(now)
+	s.Problems = append(s.Problems, problems(s)...)
+	s.OK = len(s.Problems) == 0
+	return s
+}
+
+// peerStatus lists this peer first, then the members by name.
+func (p *Peer) peerStatus() []console.Peer {
+	vitals := p.board.Vitals()
+	ages := map[crdt.PeerID]gossip.PeerInfo{}
+	if v := p.ages.Load(); v != nil {
+		for _, info := range v.list {
+			ages[info.ID] = info
+		}
+	}
+	own := vitals[p.id]
+	out := []console.Peer{{
+		ID: p.id.String(), Name: p.name, Address: p.mesh.address(), HTTP: p.public.Addr().String(), Self: true, State: "alive",
+		Ready: own.Ready, Draining: p.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
+	}}
+	members := p.mesh.members()
+	slices.SortFunc(members, func(a, b mesh.Member) int { return strings.Compare(a.Name, b.Name) })
+	for _, m := range members {
+		q := console.Peer{
+			ID: m.ID.String(), Name: m.Name, Address: m.Addr, HTTP: m.HTTP, State: string(m.State), Ready: m.Ready, Draining: m.Draining, Version: m.Version,
+		}
+		if info, ok := ages[m.ID]; ok && m.State == mesh.Alive {
+			age := float64(info.ViewAge)
+			q.ViewAgeMs = &age
+		}
+		if v, ok := vitals[m.ID]; ok && m.State == mesh.Alive {
+			q.Rate, q.Facts, q.Memory = &v.Rate, &v.Facts, &v.Memory
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+func (p *Peer) replicaStatus(now time.Time) []console.Replica {
+	digests := p.index.All()
+	scrapes := p.board.Scrapes()
+	modes := p.tokens.Modes()
+	out := []console.Replica{}
+	for _, r := range p.fleet.List() {
+		out = append(out, p.oneReplica(r, digests[r.Stream], scrapes, modes, now))
+	}
+	return out
+}
+
+func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.StreamID]crdt.Scrape, modes map[string]token.Scheme, now time.Time) console.Replica {
+	sum, prompt, cached := p.board.totals(r.Stream)
+	h := r.Health()
+	q := console.Replica{
+		Name: r.Name(), URL: r.Spec.URL, Rank: r.Spec.Rank, Engine: r.Spec.Engine, Role: r.Spec.Role, State: "up",
+		Reason: h.Reason, Models: []string{}, Inflight: int(sum.Waiting + sum.Streams), Waiting: int(sum.Waiting), Uncached: sum.Tokens,
+	}
+	switch {
+	case !h.Up:
+		q.State = "down"
+	case p.board.draining(r.Stream):
+		q.State = "draining"
+	}
+	since := h.Since
+	if since.IsZero() {
+		since = r.Since
+	}
+	q.SinceMs = now.Sub(since).Milliseconds()
+	for _, m := range r.Models() {
+		q.Models = append(q.Models, m.ID)
+		if mode, ok := modes[m.ID]; ok && q.Tokenizer == "" {
+			q.Tokenizer = string(mode)
+		}
+	}
+	if s, ok := scrapes[r.Stream]; ok && now.UnixMilli()-int64(s.Version) < 5*scrapeFreshMs {
+		use, running, queued := float64(s.KVUse), int(s.Running), int(s.Waiting)
+		q.KVUse, q.Running, q.Queued = &use, &running, &queued
+	}
+	if prompt > 0 {
+		ratio := float64(cached) / float64(prompt)
+		q.Cached = &ratio
+	}
+	q.Stream = p.streamStatus(r, d)
+	return q
+}
+
+func (p *Peer) streamStatus(r *fleet.Replica, d crdt.Digest) console.Stream {
+	s := p.ingest.status(r)
+	c := d.Context
+	s.Epoch, s.Anchor, s.Floor, s.Lost = c.Epoch, c.Anchor, c.Floor, len(c.Voids)+len(c.Lost)
+	s.Holes = len(p.index.Holes(r.Stream))
+	s.Facts, s.Linked, s.Digest = d.Base.Count, d.Base.Linked, digestText(&d)
+	if p.index.Quarantined(r.Stream) {
+		s.State, s.Detail = "quarantined", "its numbering restarts again and again; two processes behind one URL look like that"
+	}
+	if ago, ok := p.index.Ref(r.Stream).SinceSlot(time.Now().UnixMilli()); ok {
+		s.LastEventMs = &ago
+	}
+	return s
+}
+
+// digestText writes context and facts in 16 hex digits: equal on converged
+// peers. Keys are left out: equal facts may be linked later here than there.
+func digestText(d *crdt.Digest) string {
+	h := uint64(14695981039346656037)
+	add := func(words ...uint64) {
+		for _, w := range words {
+			h = (h ^ w) * 1099511628211
+			h ^= h >> 29
+		}
+	}
+	c := &d.Context
+	add(c.Epoch, c.Anchor, c.Floor, uint64(len(c.Voids)), uint64(len(c.Above)), uint64(len(c.Lost)))
+	for _, spans := range [][]crdt.Span{c.Voids, c.Above, c.Lost} {
+		for _, sp := range spans {
+			add(sp.From, sp.To)
+		}
+	}
+	add(d.Base.Count, d.Base.Facts)
+	return fmt.Sprintf("%016x", h)
+}
+
+func (p *Peer) meshStatus() console.Mesh {
+	m := console.Mesh{BytesIn: map[string]uint64{}, BytesOut: map[string]uint64{}, Snapshots: map[string]uint64{}, Peers: 1}
+	if v := p.ages.Load(); v != nil {
+		m.Peers = v.peers
+		for _, info := range v.list {
+			for kind, t := range info.In {
+				m.BytesIn[kind] += t.Bytes
+			}
+			for kind, t := range info.Out {
+				m.BytesOut[kind] += t.Bytes
+			}
+		}
+	}
+	if st := p.coreStats.Load(); st != nil {
+		m.Divergent = st.Divergent
+		maps.Copy(m.Snapshots, st.Snapshots)
+	}
+	m.Quarantined = p.index.Stats().Quarantined
+	m.PropagationMs = p.propagation()
+	return m
+}
+
+// propagation reads the quantiles off the histogram.
+func (p *Peer) propagation() console.Quantiles {
+	var out dto.Metric
+	if p.metrics.propagation.Write(&out) != nil {
+		return console.Quantiles{}
+	}
+	h := out.GetHistogram()
+	q := console.Quantiles{Count: h.GetSampleCount()}
+	if q.Count == 0 {
+		return q
+	}
+	at := func(share float64) *float64 {
+		want := share * float64(q.Count)
+		low, below := 0.0, 0.0
+		for _, b := range h.GetBucket() {
+			if n := float64(b.GetCumulativeCount()); n >= want && n > below {
+				ms := 1000 * (low + (b.GetUpperBound()-low)*(want-below)/(n-below))
+				return &ms
+			}
+			low, below = b.GetUpperBound(), float64(b.GetCumulativeCount())
+		}
+		ms := 1000 * low
+		return &ms
+	}
+	q.P50, q.P99 = at(.5), at(.99)
+	return q
+}
+
+func (p *Peer) requestStatus(now time.Time) console.Requests {
+	m := p.metrics
+	return console.Requests{
+		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
+		CachedTokens: counterValue(m.cached), Rate: p.board.ownRate(now.UnixMilli()),
+	}
+}
+
+// prefixes lists the most shared prefixes with the names of their holders.
+func (p *Peer) prefixes(n int) []console.Prefix {
+	names := map[crdt.StreamID]string{}
+	for _, r := range p.fleet.List() {
+		names[r.Stream] = r.Name()
+	}
+	out := []console.Prefix{}
+	for _, t := range p.index.Top(n) {
+		q := console.Prefix{
+			Key: fmt.Sprintf("%016x", uint64(t.Key)), Parent: fmt.Sprintf("%016x", uint64(t.Parent)), Tokens: t.Depth * p.cfg.Grid, Blocks: t.Blocks,
+		}
+		for _, id := range t.Holders {
+			if name, ok := names[id]; ok {
+				q.Holders = append(q.Holders, name)
+			}
+		}
+		if len(q.Holders) > 0 {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// problems says what an operator should look at, with a cure each.
+func problems(s *console.Status) []console.Problem {
+	var out []console.Problem
+	add := func(help, text string, args ...any) {
+		out = append(out, console.Problem{Text: fmt.Sprintf(text, args...), Help: help})
+	}
+	if !s.Ready {
+		add("It gets no traffic until then", "This peer is not ready: %s", s.Reason)
+	}
+	if len(s.Replicas) == 0 {
+		add("List them under replicas: or turn discovery on", "No replica is known")
+	}
+	for _, r := range s.Replicas {
+		if r.State == "down" {
+			add("Requests go to the others; see deploy/README.md#replica-down", "%s is down: %s", r.Name, r.Reason)
+		}
+		switch r.Stream.State {
+		case "quarantined", "unusable":
+			add("It is routed by predictions only until that is mended", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
+		}
+	}
+	for _, q := range s.Peers {
+		if q.State == "failed" {
+			add("Its load and ingest were taken over; it is retried", "Peer %s failed", q.Name)
+		}
+		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
+			add("Look at its CPU, the link, and the clocks", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
+		}
+	}
+	if s.Mesh.Divergent > 0 {
+		add("It heals by snapshot; keep both digests and report a bug", "%d streams differ between peers at equal contexts", s.Mesh.Divergent)
+	}
+	return out
+}
