@@ -69,6 +69,7 @@ type Config struct {
 // Limits bound what clients may ask. Zero means the default in brackets.
 type Limits struct {
 	BodyBytes    int64         // largest request body [32 MiB]
+	BodiesBytes  int64         // of all bodies held at one time; more get 429 [1 GiB]
 	BodyTimeout  time.Duration // for the client to send it [1m]
 	Concurrency  int           // requests in flight [4096]
 	Queue        int           // waiting beyond that; more get 429 [4096; negative: none]
@@ -83,6 +84,7 @@ type Limits struct {
 
 func (l *Limits) fill() {
 	fill(&l.BodyBytes, 32<<20)
+	fill(&l.BodiesBytes, 1<<30)
 	fill(&l.BodyTimeout, time.Minute)
 	fill(&l.Concurrency, 4096)
 	fill(&l.Queue, 4096)

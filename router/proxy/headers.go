@@ -55,7 +55,9 @@ func (x *exchange) outbound(target *Target) http.Header {
 	header["X-Request-Id"] = []string{x.call.ID}
 	// No value: not sent, but tells the transport that the request may be
 	// sent again when the replica closed an idle connection under it.
-	header["X-Idempotency-Key"] = nil
+	if _, ok := header["X-Idempotency-Key"]; !ok {
+		header["X-Idempotency-Key"] = nil
+	}
 	if _, ok := header["User-Agent"]; !ok {
 		header["User-Agent"] = nil
 	}
@@ -92,19 +94,16 @@ func dropListed(header, from http.Header) {
 // inbound copies the replica's header to the client's and adds ours.
 func (x *exchange) inbound(from http.Header, target *Target) {
 	header := x.w.Header()
-	connection := header["Connection"]
 	for name, values := range from {
 		if name == "Content-Length" || !endsHere(name) && name != "X-Client-Request-Id" {
 			header[name] = values
 		}
 	}
 	dropListed(header, from)
-	if connection != nil {
-		header["Connection"] = connection
-	}
 	header["X-Banyan-Replica"] = []string{target.Replica}
 	header["X-Banyan-Policy"] = []string{target.Policy}
 	header["X-Banyan-Matched-Tokens"] = []string{strconv.Itoa(target.Matched)}
+	x.lastHeader()
 }
 
 // isolate puts the tenant into the cache salt, so that tenants share neither

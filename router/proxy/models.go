@@ -51,6 +51,7 @@ func (x *exchange) writeJSON(v any) {
 	header := x.w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
+	x.lastHeader()
 	if x.r.Method != http.MethodHead {
 		_, _ = x.w.Write(body)
 	}

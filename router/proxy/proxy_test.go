@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -239,8 +240,11 @@ func TestTenantsGetSaltsOfTheirOwn(t *testing.T) {
 }
 
 func TestI7DrainingClosesConnections(t *testing.T) {
-	draining := false
-	g := newRig(t, func(c *Config) { c.Draining = func() bool { return draining } }, func(w http.ResponseWriter, _ *http.Request) {
+	var draining atomic.Bool
+	g := newRig(t, func(c *Config) { c.Draining = draining.Load }, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(readAll(r), "drain now") {
+			draining.Store(true)
+		}
 		w.Header().Set("Connection", "keep-alive")
 		w.WriteHeader(200)
 	})
@@ -261,7 +265,9 @@ func TestI7DrainingClosesConnections(t *testing.T) {
 	if closes("/v1/chat/completions", plainChat) || closes("/v1/models", "") {
 		t.Fatal("closes without reason")
 	}
-	draining = true
+	if !closes("/v1/chat/completions", `{"model":"m","messages":[],"user":"drain now"}`) {
+		t.Error("a drain that began during the request was not seen")
+	}
 	for _, c := range [][2]string{{"/v1/chat/completions", plainChat}, {"/v1/chat/completions", "{"}, {"/v1/models", ""}, {"/x", ""}} {
 		if !closes(c[0], c[1]) {
 			t.Errorf("%s %s stays open", c[0], c[1])

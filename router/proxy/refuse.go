@@ -36,6 +36,7 @@ func (x *exchange) refuse(fail *openai.Error) {
 	if fail.Status == http.StatusTooManyRequests || fail.Status == http.StatusServiceUnavailable {
 		header.Set("Retry-After", strconv.Itoa(retryAfterSeconds))
 	}
+	x.lastHeader()
 	x.w.WriteHeader(fail.Status)
 	if x.r.Method != http.MethodHead {
 		_, _ = x.w.Write(body)

@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -261,34 +263,6 @@ func TestI6EndlessLinePassesInBoundedMemory(t *testing.T) {
 	}
 }
 
-func TestI6GateBoundsFlightAndQueue(t *testing.T) {
-	reached, leave := make(chan struct{}, 10), make(chan struct{})
-	g := newRig(t, func(c *Config) { c.Limits.Concurrency, c.Limits.Queue = 1, 1 }, func(w http.ResponseWriter, r *http.Request) {
-		reached <- struct{}{}
-		<-leave
-		ok(w, r)
-	})
-	answers := make(chan answer, 2)
-	go func() { answers <- g.chat(plainChat) }()
-	<-reached
-	go func() { answers <- g.chat(plainChat) }()
-	for g.handler.Stats().Queued == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if a := g.chat(plainChat); a.status != 429 || a.header.Get("Retry-After") == "" || errorCode(t, a) != "overloaded" {
-		t.Fatalf("%+v", a)
-	}
-	close(leave)
-	for range 2 {
-		if a := <-answers; a.status != 200 {
-			t.Fatalf("%+v", a)
-		}
-	}
-	if s := g.handler.Stats(); s.Queued != 0 {
-		t.Fatalf("%+v", s)
-	}
-}
-
 func TestSlowUploadIsCutOff(t *testing.T) {
 	g := newRig(t, func(c *Config) { c.Limits.BodyTimeout = 50 * time.Millisecond })
 	conn, err := net.Dial("tcp", strings.TrimPrefix(g.front.URL, "http://"))
@@ -322,5 +296,102 @@ func TestConnectionsEndAtTheirAge(t *testing.T) {
 			t.Errorf("age %v: close %v", age, res.Close)
 		}
 		server.Close()
+	}
+}
+
+// TestConnectionThatClosedIdleIsNoFailure: a replica may close an idle
+// connection just as a request goes out on it.
+func TestConnectionThatClosedIdleIsNoFailure(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	connections := make(chan struct{}, 10)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections <- struct{}{}
+			go func() {
+				defer conn.Close()
+				r := bufio.NewReader(conn)
+				req, err := http.ReadRequest(r)
+				if err != nil {
+					return
+				}
+				readAll(req)
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+				_, _ = r.ReadByte() // the next request begins: leave without an answer
+			}()
+		}
+	}()
+	g := newRig(t, nil, ok)
+	g.targets[0].URL = "http://" + listener.Addr().String()
+	for range 3 {
+		if a := g.chat(plainChat); a.status != 200 || a.body != "{}" {
+			t.Fatalf("%+v", a)
+		}
+	}
+	if len(connections) != 3 || g.picked != 3 || len(g.retried) != 0 {
+		t.Fatalf("%d connections, %d tries", len(connections), g.picked)
+	}
+}
+
+// TestI4SlowClientHoldsBackTheReplica: what the client does not read is not
+// read from the replica either.
+func TestI4SlowClientHoldsBackTheReplica(t *testing.T) {
+	written := make(chan int, 1)
+	g := newRig(t, func(c *Config) { c.Limits.Write = 200 * time.Millisecond }, func(w http.ResponseWriter, r *http.Request) {
+		readAll(r)
+		w.Header().Set("Content-Type", "text/event-stream")
+		event := []byte("data: " + strings.Repeat("x", 64<<10) + "\n\n")
+		n := 0
+		for range 10_000 {
+			if _, err := w.Write(event); err != nil {
+				break
+			}
+			n += len(event)
+		}
+		written <- n
+	})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(g.front.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: "+
+		strconv.Itoa(len(usageChat))+"\r\n\r\n"+usageChat)
+	if r := g.last(); !r.ClientGone || r.Err == nil {
+		t.Fatalf("%+v", r)
+	}
+	if n := <-written; n > 64<<20 {
+		t.Fatalf("the replica wrote %d bytes", n)
+	}
+}
+
+func TestI6BodiesTogetherAreBounded(t *testing.T) {
+	reached, leave := make(chan struct{}, 1), make(chan struct{})
+	g := newRig(t, func(c *Config) { c.Limits.BodiesBytes = 100 << 10 }, func(w http.ResponseWriter, r *http.Request) {
+		readAll(r)
+		reached <- struct{}{}
+		<-leave
+		ok(w, r)
+	})
+	large := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 60<<10) + `"}]}`
+	first := make(chan answer, 1)
+	go func() { first <- g.chat(large) }()
+	<-reached
+	if a := g.chat(large); a.status != 429 || errorCode(t, a) != "overloaded" {
+		t.Fatalf("%+v", a)
+	}
+	close(leave)
+	if a := <-first; a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	if a := g.chat(large); a.status != 200 {
+		t.Fatalf("%+v", a)
 	}
 }
