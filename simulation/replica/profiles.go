@@ -21,7 +21,27 @@ var own = []Profile{
 		Source: "llama3-8b_a100_tp1_linear of timing.json; attention from 2 TB/s and 312 TFLOP/s at 80 %, a guess",
 	},
 	{
-		Name: "demo", A: 2e-3, B: 30e-6, CQ: 1e-9, D0: 5e-3, D1: .05e-3, D2: 2e-9, Chunk: 2048, MaxSeqs: 64, KVTokens: 1 << 16,
+		Name: "rtxpro6000-8b", CQ: 1.64e-9, D1: 53e-6, D2: 46.4e-9, Chunk: 2048, MaxSeqs: 128, KVTokens: 500000,
+		Linear: []Point{{1, 13.24e-3}, {64, 14.3e-3}, {256, 18.67e-3}, {512, 29.64e-3}, {1024, 44.75e-3}, {2048, 88.37e-3}},
+		Source: "fitted on the even requests of measured/RTXPRO6000_Llama-3.1-8B (vLLM 0.19.0); gate_test.go judges it on the odd ones; KV size a guess, never reached",
+	},
+	{
+		Name: "rtx4090-8b", CQ: 2.64e-9, D1: 61e-6, D2: 158e-9, Chunk: 2048, MaxSeqs: 128, KVTokens: 41408,
+		Linear: []Point{{1, 15.91e-3}, {64, 17.36e-3}, {256, 24.02e-3}, {512, 45.06e-3}, {1024, 85.31e-3}, {2048, 196.6e-3}},
+		Source: "fitted on the even requests of measured/RTX4090_Llama-3.1-8B (vLLM 0.19.0); gate_test.go judges it on the odd ones; KV size from its meta data",
+	},
+	{
+		Name: "rtxpro6000-32b", CQ: 5.73e-9, D1: 15.4e-6, D2: 199e-9, Chunk: 2048, MaxSeqs: 128, KVTokens: 200000,
+		Linear: []Point{{1, 26.56e-3}, {128, 29.55e-3}, {512, 102.2e-3}, {2048, 337.4e-3}},
+		Source: "fitted on the even requests of measured/RTXPRO6000_Qwen3-32B (vLLM 0.19.0); gate_test.go judges it on the odd ones; KV size a guess, never reached",
+	},
+	{
+		Name: "rtxpro6000-30b-a3b", CQ: 3.1e-9, D1: 17.4e-6, D2: 33.2e-9, Chunk: 2048, MaxSeqs: 256, KVTokens: 400000,
+		Linear: []Point{{1, 17.16e-3}, {128, 24.13e-3}, {512, 39.9e-3}, {2048, 99.45e-3}},
+		Source: "fitted on the even requests of measured/RTXPRO6000_Qwen3-30B-A3B-Instruct-2507 (vLLM 0.19.0); gate_test.go judges it on the odd ones; KV size a guess, never reached",
+	},
+	{
+		Name: "demo", A: 2e-3, B: 50e-6, CQ: 1e-9, D0: 5e-3, D1: .05e-3, D2: 2e-9, Chunk: 2048, MaxSeqs: 64, KVTokens: 48 << 10,
 		Source: "made up: fast enough to watch, slow enough that a wrong choice shows",
 	},
 	{

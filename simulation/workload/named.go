@@ -161,19 +161,21 @@ func hot(g *generator, _ bool) {
 	}
 }
 
-// demo is small enough for two cores: two thirds chat with shared system
-// prompts, one third completions by token ids with shared examples.
+// demo is small enough for two cores: chat with shared system prompts and
+// completions by token ids with shared examples, about 100 requests a second.
+// All heads together are more than one replica of its profile caches and much
+// less than the fleet does.
 func demo(g *generator, _ bool) {
-	systems := make([]Segment, 12)
+	systems := make([]Segment, 40)
 	for i := range systems {
 		systems[i] = g.segment(g.uniform(500, 1100), System)
 	}
-	examples := make([]Segment, 12)
+	examples := make([]Segment, 24)
 	for i := range examples {
 		examples[i] = g.segment(g.uniform(700, 1500), Plain)
 	}
 	for session := 0; len(g.w.Requests) < g.size; session++ {
-		at := g.arrive(40)
+		at := g.arrive(32)
 		if g.rnd.IntN(5) < 2 {
 			for range g.uniform(1, 3) {
 				g.single(at, g.uniform(8, 24), examples[g.rnd.IntN(len(examples))], g.segment(g.uniform(30, 150), Plain))
@@ -183,7 +185,7 @@ func demo(g *generator, _ bool) {
 		}
 		c := g.converse(session, at, systems[g.rnd.IntN(len(systems))])
 		for turns := g.uniform(2, 6); c.turn < turns; {
-			g.turn(c, g.uniform(30, 160), g.uniform(16, 48), (.3+.7*g.rnd.ExpFloat64())/g.rate)
+			g.turn(c, g.uniform(30, 160), g.uniform(16, 48), (.2+.4*g.rnd.ExpFloat64())/g.rate)
 		}
 	}
 }

@@ -193,7 +193,7 @@ func checkFollowUps(t *testing.T, w *Workload) {
 // Pinned so that a change of a generator is a decision.
 func TestGeneratedWorkloadsStayTheSame(t *testing.T) {
 	for name, want := range map[string]uint64{
-		"b2b": 0x7edba22d677880e3, "demo": 0x62a2166eed96c303, "multi_turn": 0x7aab3f1ab4b5c351,
+		"b2b": 0x7edba22d677880e3, "demo": 0x9c13d6fb33a6c2d2, "multi_turn": 0x7aab3f1ab4b5c351,
 	} {
 		w, err := Generate(name, Options{Seed: 42, Requests: 500})
 		if err != nil {
