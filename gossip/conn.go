@@ -30,7 +30,7 @@ type conn struct {
 	ackDue  int64  // 0 none
 	heardAt int64
 	clock   int64 // sender's clock in its latest frame
-	offset  offset
+	offset  crdt.ClockOffset
 	partial partial
 }
 
@@ -99,7 +99,7 @@ func (c *Core) drop(cn *conn) {
 		c.forget(p) // only its hello vouched for it
 		return
 	}
-	if c.now-cn.knownAt >= silenceMs {
+	if c.now-cn.knownAt >= settleMs {
 		p.tries[cn.class] = 0 // one that ends sooner is dialed with growing waits
 	}
 	c.planDial(p, cn.class)

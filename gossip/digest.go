@@ -67,7 +67,7 @@ func (c *Core) digestPage(flags byte, ids []crdt.StreamID) []byte {
 	b := putU32(append(c.newBody(128*len(ids)), flags), uint32(len(ids)))
 	for _, id := range ids {
 		d := c.digestOf(id)
-		b = appendDigest(putString(b, string(id)), &d)
+		b = crdt.AppendDigest(putString(b, string(id)), &d)
 	}
 	return b
 }
@@ -79,12 +79,12 @@ func (c *Core) appendTables(b []byte) []byte {
 	b = putU32(b, uint32(len(all)))
 	for _, l := range all {
 		b = append(b, l.Peer[:]...)
-		b = appendLoads(b, l.Loads[:min(len(l.Loads), loadsPerDigest)])
+		b = crdt.AppendLoads(b, l.Loads[:min(len(l.Loads), loadsPerDigest)])
 	}
-	b = appendScrapes(b, c.state.Scrapes())
-	b = appendVitals(b, c.state.Vitals())
-	b = appendIntents(b, c.state.Intents())
-	return appendSums(b, c.closedSums())
+	b = crdt.AppendScrapes(b, c.state.Scrapes())
+	b = crdt.AppendVitals(b, c.state.Vitals())
+	b = crdt.AppendIntents(b, c.state.Intents())
+	return crdt.AppendPredictionSums(b, c.closedSums())
 }
 
 // digestFrame compares every stream, joins the tables, and answers if asked.
@@ -221,11 +221,11 @@ func (c *Core) joinTables(p *peer, r *reader) error {
 			c.state.JoinLoads(id, loads)
 		}
 	}
-	scrapes, err := readScrapes(r)
+	scrapes, err := read(r, crdt.DecodeScrapes)
 	if err != nil {
 		return fmt.Errorf("digest: scrapes: %w", err)
 	}
-	vitals, err := readVitals(r)
+	vitals, err := read(r, crdt.DecodeVitals)
 	if err != nil {
 		return fmt.Errorf("digest: vitals: %w", err)
 	}
@@ -233,7 +233,7 @@ func (c *Core) joinTables(p *peer, r *reader) error {
 	if err != nil {
 		return fmt.Errorf("digest: intents: %w", err)
 	}
-	sums, err := readSums(r)
+	sums, err := read(r, crdt.DecodePredictionSums)
 	if err != nil {
 		return fmt.Errorf("digest: sums: %w", err)
 	}

@@ -147,7 +147,7 @@ func (c *Core) snapshotCut(ev SnapshotCut) {
 func (c *Core) newTransfer(s *crdt.Snapshot) transfer {
 	c.transfer++
 	t := transfer{stream: s.Stream, id: c.transfer, pieces: s.Pieces}
-	for chunk := range slices.Chunk(appendSnapshotHead(nil, s), headChunk) {
+	for chunk := range slices.Chunk(crdt.AppendSnapshot(nil, s), headChunk) {
 		t.head = append(t.head, chunk)
 		t.total += len(chunk)
 	}

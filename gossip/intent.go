@@ -16,7 +16,7 @@ func (c *Core) intentChanged() {
 
 func (c *Core) sendIntents(p *peer, all map[crdt.StreamID]crdt.Intent) {
 	if fast := p.conns[Fast]; fast != nil && len(all) > 0 {
-		c.send(fast, kindIntent, appendIntents(c.newBody(64*len(all)), all), sentFrame{})
+		c.send(fast, kindIntent, crdt.AppendIntents(c.newBody(64*len(all)), all), sentFrame{})
 	}
 }
 

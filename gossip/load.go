@@ -1,6 +1,10 @@
 package gossip
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
 
 const loadsPerFrame = 4096
 
@@ -30,7 +34,7 @@ func (c *Core) flushLoads() {
 	loads := c.loads
 	for first := true; first || len(loads) > 0; first = false {
 		n := min(len(loads), loadsPerFrame)
-		body := appendLoads(append(c.newBody(64*n), 0), loads[:n])
+		body := crdt.AppendLoads(append(c.newBody(64*n), 0), loads[:n])
 		for _, p := range c.order {
 			c.sendLoads(p, body)
 		}
@@ -63,7 +67,7 @@ func (c *Core) sendFullLoads(p *peer) {
 	loads := c.state.OwnLoads(nil, false)
 	for first := true; first || len(loads) > 0; first = false {
 		n := min(len(loads), loadsPerFrame)
-		c.send(fast, kindLoad, appendLoads(append(c.newBody(64*n), 1), loads[:n]), sentFrame{})
+		c.send(fast, kindLoad, crdt.AppendLoads(append(c.newBody(64*n), 1), loads[:n]), sentFrame{})
 		loads = loads[n:]
 	}
 }

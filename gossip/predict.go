@@ -31,7 +31,7 @@ func (c *Core) flushPredictions() {
 		if len(ps) == 0 {
 			return
 		}
-		body := appendPredictions(c.newBody(256*len(ps)), ps)
+		body := crdt.AppendPredictions(c.newBody(256*len(ps)), ps)
 		for _, p := range c.order {
 			c.sendPredictions(p, body)
 		}
@@ -93,7 +93,7 @@ func (c *Core) comparePredictions(p *peer, theirs []crdt.PredictionSum) {
 		c.stats.PredictionRepairs++
 		for len(ps) > 0 {
 			n := min(len(ps), predictionsPerFrame)
-			c.sendPredictions(p, appendPredictions(c.newBody(256*n), ps[:n]))
+			c.sendPredictions(p, crdt.AppendPredictions(c.newBody(256*n), ps[:n]))
 			ps = ps[n:]
 		}
 	}

@@ -14,9 +14,10 @@ type pull struct {
 	since  int64 // when some peer first knew more
 	due    int64 // when to look at it again
 	donors []donor
-	tries  int  // wants in a row that brought nothing
-	whole  bool // only a snapshot helps
-	heal   bool // because of a divergence
+	mute   int64 // until then nobody is asked: the state refused what it was given
+	tries  int   // wants in a row that brought nothing
+	whole  bool  // only a snapshot helps
+	heal   bool  // because of a divergence
 
 	asked   *peer // one want at a time
 	askedAt int64
@@ -72,6 +73,9 @@ func (c *Core) need(p *peer, id crdt.StreamID, d donor, fresh bool) *pull {
 		wait = 0 // nothing is on its way to a peer that never heard of it
 	}
 	pl := c.pullOf(id, wait)
+	if c.now < pl.mute {
+		return pl
+	}
 	d.peer, d.at = p, c.now
 	if len(pl.donors) == 0 {
 		pl.since = c.now
@@ -277,7 +281,7 @@ func (c *Core) ask(pl *pull, p *peer, mine *crdt.Context) {
 	p.wants++
 	c.stats.Wants++
 	b := putString(append(c.newBody(96), mode), string(pl.stream))
-	c.send(p.conns[Fast], kindWant, appendContext(b, mine), sentFrame{})
+	c.send(p.conns[Fast], kindWant, crdt.AppendContext(b, mine), sentFrame{})
 	c.again(pl, wantTimeoutMs)
 }
 
@@ -300,11 +304,23 @@ func (c *Core) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outcome
 		}
 		return
 	}
-	if flags&flagLater != 0 {
+	switch {
+	case flags&flagLater != 0:
 		pl.patient = true
+		return
+	case out.Stale || out.Quarantined:
+		c.unask(pl)
+		c.silence(pl)
 		return
 	}
 	c.answered(pl, p)
+}
+
+// silence leaves a stream alone that the state does not take.
+func (c *Core) silence(pl *pull) {
+	pl.donors, pl.whole, pl.heal = nil, false, false
+	pl.mute = c.now + brokenMs
+	c.again(pl, brokenMs)
 }
 
 // answered judges a complete answer from the ring.

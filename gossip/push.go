@@ -253,7 +253,7 @@ func (c *Core) slotsBody(d *crdt.Delta, flags uint8, age int64) []byte {
 	}
 	b := append(c.newBody(size), flags)
 	b = putU32(b, clampU32(age))
-	return appendDelta(b, d)
+	return crdt.AppendDelta(b, d)
 }
 
 // slotsFrame joins slots and learns from them.

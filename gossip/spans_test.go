@@ -130,32 +130,3 @@ func TestHolesAreWhatIsNeitherKnownNorLost(t *testing.T) {
 		}
 	})
 }
-
-func TestOffsetIsMinimumOfAMinute(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var o offset
-		now := int64(1_000_000)
-		type sample struct{ at, d int64 }
-		var all []sample
-		for range rapid.IntRange(1, 60).Draw(t, "n") {
-			now += rapid.Int64Range(0, 12_000).Draw(t, "step")
-			d := rapid.Int64Range(-500, 500).Draw(t, "d")
-			o.add(now, now-d)
-			all = append(all, sample{now, d})
-		}
-		// The window is whole slots: everything of the last 50 s counts,
-		// nothing older than 70 s does.
-		low, high := int64(1<<40), int64(1<<40)
-		for _, s := range all {
-			if now-s.at <= 50_000 {
-				high = min(high, s.d)
-			}
-			if now-s.at <= 70_000 {
-				low = min(low, s.d)
-			}
-		}
-		if m := o.min(); m > high || m < low {
-			t.Fatalf("offset %d, want between %d and %d", m, low, high)
-		}
-	})
-}

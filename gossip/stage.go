@@ -144,8 +144,7 @@ func (c *Core) snapshotJoined(ev SnapshotJoined) {
 	if ev.Err != nil {
 		c.stats.Dropped["join"]++
 		c.log("warn", "snapshot not joined", "stream", string(ev.Stream), "err", ev.Err)
-		pl.tries++
-		c.again(pl, brokenMs)
+		c.silence(pl)
 		return
 	}
 	c.stats.Snapshots[reason]++

@@ -115,7 +115,7 @@ func (n *Net) deliver(e *end, bytes int, do func()) {
 		}
 	}
 	if l.Cut || len(e.held) > 0 {
-		e.held = append(e.held, func() { n.after(l.DelayMs, arrive) })
+		e.held = append(e.held, func() { n.deliver(e, bytes, do) })
 		return
 	}
 	at := n.now + l.DelayMs

@@ -9,6 +9,7 @@ import (
 type Engine struct {
 	Stream crdt.StreamID
 	Epoch  uint64
+	Calm   bool // never clears: the base does not shrink to nothing
 
 	net  *Net
 	next uint64
@@ -50,4 +51,29 @@ func (e *Engine) apply(x *Node, ev gossip.Ingested) {
 	x.State.Apply(&crdt.Delta{Stream: e.Stream, Epoch: e.Epoch, Anchor: 1, Slots: ev.Slots, Lost: ev.Lost}, e.net.now)
 	e.net.step(x, ev)
 }
-func (e *Engine) body() []byte { return []byte{byte(e.net.rng.Uint32())} }
+
+// body is a batch: mostly stores and removals of blocks that others follow,
+// now and then a clear.
+func (e *Engine) body() []byte {
+	var b crdt.Builder
+	handle := func() uint64 { return 1 + e.net.rng.Uint64N(handles) }
+	op := crdt.Op{Tier: crdt.Tier(e.net.rng.UintN(crdt.Tiers)), Main: true, PerPage: 1}
+	switch roll := e.net.rng.UintN(40); {
+	case roll == 0 && !e.Calm:
+		b.Clear()
+	case roll < 12:
+		b.Remove(op, []uint64{handle(), handle()})
+	default:
+		h := handle()
+		op.HasParent, op.Parent = h > 1, h-1
+		b.Store(op, []uint64{h, h + 1}, []uint64{h << 8, (h + 1) << 8})
+	}
+	body, err := b.Bytes()
+	if err != nil {
+		panic("invariant: " + err.Error())
+	}
+	return body
+}
+
+// handles is how many blocks an engine's batches are about.
+const handles = 40

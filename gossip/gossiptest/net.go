@@ -274,6 +274,7 @@ func (n *Net) step(x *Node, ev gossip.Event) {
 		return
 	}
 	n.trace(x, ev)
+	x.State.Tick(n.now)
 	effects := x.Core.Step(n.now, ev)
 	x.wake = max(x.Core.NextTick(), n.now+1)
 	// Effects may step other nodes but never this one: the slice stays valid.

@@ -1,150 +1,155 @@
 package gossiptest
 
 import (
-	"slices"
-	"strings"
+	"fmt"
+	"math"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/crdt/crdttest"
 )
 
 // StateConfig shapes the test state.
 type StateConfig struct {
-	RingBytes int // default 1 MiB
+	RingBytes int // of all streams of a peer; default 1 MiB
 }
 
+// streams are real crdt.Streams over stores made of maps.
 type streams struct {
-	streams map[crdt.StreamID]*stream
+	ring    *crdt.Ring
+	streams map[crdt.StreamID]*crdt.Stream
 }
 
-func newStreams(cfg StateConfig) streams { return streams{streams: map[crdt.StreamID]*stream{}} }
-
-type stream struct {
-	epoch uint64
-	slots map[uint64]crdt.Slot
-	floor uint64
-}
-
-func (s *streams) Streams(dst []crdt.StreamID) []crdt.StreamID {
-	for id := range s.streams {
-		dst = append(dst, id)
+func newStreams(cfg StateConfig) streams {
+	if cfg.RingBytes == 0 {
+		cfg.RingBytes = 1 << 20
 	}
-	slices.SortFunc(dst, func(a, b crdt.StreamID) int { return strings.Compare(string(a), string(b)) })
+	return streams{ring: crdt.NewRing(cfg.RingBytes), streams: make(map[crdt.StreamID]*crdt.Stream)}
+}
+
+func (s *streams) open(id crdt.StreamID) *crdt.Stream {
+	st := s.streams[id]
+	if st == nil {
+		st = crdt.NewStream(crdt.StreamConfig{ID: id, Ring: s.ring, Open: func(epoch uint64) crdt.Blocks { return crdttest.NewMapBlocks(epoch) }})
+		s.streams[id] = st
+	}
+	return st
+}
+
+// known is the stream if anything is known of it.
+func (s *streams) known(id crdt.StreamID) *crdt.Stream {
+	if st := s.streams[id]; st != nil && st.Epoch() != 0 {
+		return st
+	}
+	return nil
+}
+
+// Streams implements gossip.State.
+func (s *streams) Streams(dst []crdt.StreamID) []crdt.StreamID {
+	for _, id := range sortedKeys(s.streams) {
+		if s.known(id) != nil {
+			dst = append(dst, id)
+		}
+	}
 	return dst
 }
 
-func (st *stream) ctx() crdt.Context {
-	c := crdt.Context{Epoch: st.epoch, Anchor: 1}
-	for {
-		if _, ok := st.slots[c.Floor+1]; !ok {
-			break
-		}
-		c.Floor++
+// Digest implements gossip.State.
+func (s *streams) Digest(id crdt.StreamID) (crdt.Digest, bool) {
+	if st := s.known(id); st != nil {
+		return st.Digest(), true
 	}
-	var k []uint64
-	for q := range st.slots {
-		if q > c.Floor {
-			k = append(k, q)
-		}
-	}
-	slices.Sort(k)
-	for _, q := range k {
-		if n := len(c.Above); n > 0 && c.Above[n-1].To+1 == q {
-			c.Above[n-1].To = q
-		} else {
-			c.Above = append(c.Above, crdt.Span{From: q, To: q})
-		}
-	}
-	return c
+	return crdt.Digest{}, false
 }
 
-func (s *streams) Digest(id crdt.StreamID) (d crdt.Digest, ok bool) {
-	st := s.streams[id]
+// SumAt implements gossip.State.
+func (s *streams) SumAt(id crdt.StreamID, epoch, f uint64) (crdt.Sum, bool) {
+	if st := s.known(id); st != nil {
+		return st.SumAt(epoch, f)
+	}
+	return crdt.Sum{}, false
+}
+
+// Apply implements gossip.State.
+func (s *streams) Apply(d *crdt.Delta, nowMs int64) crdt.Outcome {
+	return s.open(d.Stream).Apply(d, nowMs)
+}
+
+// Since implements gossip.State.
+func (s *streams) Since(id crdt.StreamID, c *crdt.Context, maxBytes int) (crdt.Delta, bool) {
+	return s.open(id).Since(c, maxBytes)
+}
+
+// Slots implements gossip.State.
+func (s *streams) Slots(id crdt.StreamID, epoch uint64, want []crdt.Span, maxBytes int) []crdt.Slot {
+	return s.open(id).Slots(epoch, want, maxBytes)
+}
+
+// Forget implements gossip.State.
+func (s *streams) Forget(id crdt.StreamID) {
+	if st := s.streams[id]; st != nil {
+		st.Forget()
+	}
+}
+
+// Cut cuts a snapshot; nil if nothing is known.
+func (s *streams) Cut(id crdt.StreamID) *crdt.Snapshot {
+	st := s.known(id)
 	if st == nil {
-		return d, false
-	}
-	d.Context = st.ctx()
-	d.Base.Count = d.Context.Floor
-	return d, true
-}
-func (s *streams) SumAt(id crdt.StreamID, epoch, f uint64) (crdt.Sum, bool) { return crdt.Sum{}, false }
-func (s *streams) Apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
-	st := s.streams[d.Stream]
-	if st == nil {
-		st = &stream{}
-		s.streams[d.Stream] = st
-	}
-	if d.Epoch < st.epoch {
-		out.Stale = true
-		return
-	}
-	if d.Epoch > st.epoch {
-		st.epoch, st.slots = d.Epoch, map[uint64]crdt.Slot{}
-	}
-	for _, x := range d.Slots {
-		if _, ok := st.slots[x.Seq]; !ok {
-			st.slots[x.Seq] = x
-			out.NewSlots++
-		}
-	}
-	c := st.ctx()
-	out.Floor = c.Floor
-	from := c.Floor + 1
-	for _, a := range c.Above {
-		out.Holes = append(out.Holes, crdt.Span{From: from, To: a.From - 1})
-		from = a.To + 1
-	}
-	return out
-}
-func (s *streams) Since(id crdt.StreamID, c *crdt.Context, maxBytes int) (d crdt.Delta, ok bool) {
-	st := s.streams[id]
-	d = crdt.Delta{Stream: id, Epoch: st.epoch, Anchor: 1}
-	have := func(q uint64) bool {
-		if c.Epoch != st.epoch {
-			return false
-		}
-		if q <= c.Floor {
-			return true
-		}
-		for _, a := range c.Above {
-			if q >= a.From && q <= a.To {
-				return true
-			}
-		}
-		return false
-	}
-	var k []uint64
-	for q := range st.slots {
-		if !have(q) {
-			k = append(k, q)
-		}
-	}
-	slices.Sort(k)
-	for _, q := range k {
-		d.Slots = append(d.Slots, st.slots[q])
-		if maxBytes -= len(st.slots[q].Body); maxBytes < 0 {
-			break
-		}
-	}
-	return d, true
-}
-func (s *streams) Slots(id crdt.StreamID, epoch uint64, want []crdt.Span, maxBytes int) (out []crdt.Slot) {
-	st := s.streams[id]
-	if st == nil || st.epoch != epoch {
 		return nil
 	}
-	for _, w := range want {
-		for q := w.From; q <= w.To; q++ {
-			if x, ok := st.slots[q]; ok {
-				out = append(out, x)
-				if maxBytes -= len(x.Body); maxBytes < 0 {
-					return
-				}
-			}
+	cut := st.BeginCut()
+	for cut != nil && !cut.Next(100) {
+	}
+	if cut == nil {
+		return nil
+	}
+	return cut.Snapshot()
+}
+
+// Join joins a staged snapshot.
+func (s *streams) Join(snap *crdt.Snapshot, nowMs int64) error {
+	j, err := s.open(snap.Stream).BeginJoin(snap, nowMs)
+	for done := false; err == nil && !done; {
+		done, err = j.Next(nowMs)
+	}
+	if err == nil && (j.Outcome().Stale || j.Outcome().Quarantined) {
+		err = fmt.Errorf("join %s: %+v", snap.Stream, j.Outcome())
+	}
+	return err
+}
+
+// Tick lets the streams' shadows and quarantines end.
+func (s *streams) Tick(nowMs int64) {
+	for _, st := range s.streams {
+		st.Tick(nowMs)
+	}
+}
+
+// Facts are the visible facts of a stream.
+func (s *streams) Facts(id crdt.StreamID) map[crdttest.Entry]crdt.Meta {
+	if st := s.known(id); st != nil {
+		return st.Blocks().(*crdttest.MapBlocks).Metas()
+	}
+	return nil
+}
+
+// Corrupt removes a copy of one visible fact behind the stream's back, as a
+// fault in memory would. The sum of the base shows it at the next slot.
+func (s *streams) Corrupt(id crdt.StreamID) {
+	b := s.known(id).Blocks().(*crdttest.MapBlocks)
+	least := crdttest.Entry{Handle: math.MaxUint64}
+	for e := range b.Facts {
+		if e.Handle < least.Handle {
+			least = e
 		}
 	}
-	return
+	var body crdt.Builder
+	for tier := range crdt.Tiers {
+		body.Remove(crdt.Op{Tier: crdt.Tier(tier), Main: true}, []uint64{least.Handle})
+	}
+	slot, err := body.Slot(1, 0)
+	if err != nil {
+		panic("invariant: " + err.Error())
+	}
+	b.Fold(&slot, false)
 }
-func (s *streams) Forget(id crdt.StreamID)                { delete(s.streams, id) }
-func (s *streams) Cut(id crdt.StreamID) *crdt.Snapshot    { return nil }
-func (s *streams) Join(x *crdt.Snapshot, now int64) error { return nil }
-func (s *streams) Facts(id crdt.StreamID) []byte          { return nil }

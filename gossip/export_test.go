@@ -1,0 +1,18 @@
+package gossip
+
+// Frame builds an envelope, for tests that play a hostile peer.
+func Frame(version, k uint8, number uint64, payload []byte) []byte {
+	return encodeFrame(version, kind(k), number, payload)
+}
+
+// Kinds is the number of frame kinds, 0 included.
+const Kinds = int(kinds)
+
+// SentFrames is the number of frames sent on a connection.
+func (c *Core) SentFrames(id Conn) uint64 { return c.conns[id].sent }
+
+// Payload is the payload of a frame.
+func Payload(data []byte) []byte {
+	f, _ := decodeFrame(data)
+	return f.payload
+}
