@@ -192,9 +192,8 @@ func (r *run) firstToken(now float64, j *job, cached int) {
 		r.learn[at] = r.learn[at].FirstToken(policy.Sample{
 			Predicted: j.predicted, Prefill: j.prefill, Seen: now - j.arrived,
 		})
-		r.rates[at] = r.learn[at].Rates()
-		row := r.rates[j.peer*r.cfg.Replicas:][:r.cfg.Replicas]
-		policy.Relative(row)
+		from := j.peer * r.cfg.Replicas
+		policy.Blend(r.rates[from:from], r.learn[from:from+r.cfg.Replicas])
 	}
 }
 

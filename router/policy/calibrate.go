@@ -9,6 +9,13 @@ const (
 	minGain     = 0.05 // ROUTING.md section 4: (seen/predicted)^.05
 	minRunToken = 8    // tokens a run needs to say something about a decode step
 	stepRise    = 1e-3 // the smallest step seen is forgotten this fast per run
+
+	// Blend: log deviations from the fleet up to alike are noise, from
+	// different on they are real.
+	alike     = 0.2
+	different = 0.5
+	trusted   = 100 // samples of one replica that count in the mean, at most
+	doubted   = 20  // samples at which half of a deviation is believed
 )
 
 // Calibrator learns how fast one replica is from the first tokens this peer
@@ -34,8 +41,8 @@ type Sample struct {
 	Seen      float64 // seconds from dispatch to first token
 }
 
-// FirstToken learns from one sample. The first ones count fully, later ones
-// with the power 0.05; a request that mostly waited, or whose prefill drowns in
+// FirstToken learns from one sample. The first one counts half, later ones less,
+// down to the power 0.05; a request that mostly waited, or whose prefill drowns in
 // one decode step, says little about prefill rates and counts little.
 func (c Calibrator) FirstToken(s Sample) Calibrator {
 	if !(s.Predicted > 0 && s.Prefill > 0 && s.Seen > 0) || math.IsInf(s.Seen+s.Predicted+s.Prefill, 1) {
@@ -44,7 +51,7 @@ func (c Calibrator) FirstToken(s Sample) Calibrator {
 	off := math.Log(s.Seen / s.Predicted)
 	off = math.Max(-math.Log(maxSample), math.Min(off, math.Log(maxSample)))
 	weight := math.Min(s.Prefill/s.Predicted, 1) * s.Prefill / (s.Prefill + c.idleStep())
-	gain := math.Max(minGain, 1/float64(c.samples+1))
+	gain := math.Max(minGain, 1/float64(c.samples+2))
 	limit := math.Log(maxFactor)
 	c.scale = math.Max(-limit, math.Min(c.scale+gain*weight*off, limit))
 	c.samples = min(c.samples+1, 1<<20)
@@ -74,16 +81,63 @@ func (c Calibrator) idleStep() float64 {
 	return c.base.T0
 }
 
-// Rates is what is known now; Speed is left as configured (see Relative).
-func (c Calibrator) Rates() Rates {
-	r := c.base.usable()
-	factor := math.Exp(c.scale)
+// rates scales the configured rates by what was learned.
+func (c *Calibrator) rates(scale, step float64) Rates {
+	r := c.base
+	factor := math.Exp(scale)
 	r.A *= factor
 	r.B *= factor
 	r.CQ *= factor
-	r.T0 = c.idleStep()
+	r.T0 = step
 	return r
+}
+
+// Rates is what this replica's samples alone say; Speed is left as configured.
+func (c Calibrator) Rates() Rates {
+	c.base = c.base.usable()
+	return c.rates(c.scale, c.idleStep())
 }
 
 // Samples counts the first tokens learned from.
 func (c Calibrator) Samples() int { return c.samples }
+
+// Blend appends the rates of replicas that serve one model, Speed filled in.
+// Each replica's own samples are noisy, and noise between equal replicas costs
+// more than a common error does (ROUTING.md section 4: sigma .4 costs 5-10 %);
+// so a replica is taken for like the others (the mean over samples) until it
+// clearly differs. Decode steps are the fleet's least, as much slower at a
+// replica as its prefill is: a busy replica never shows its idle step.
+// O(replicas).
+func Blend(dst []Rates, replicas []Calibrator) []Rates {
+	var scale, samples float64
+	step := math.Inf(1)
+	for i := range replicas {
+		c := &replicas[i]
+		n := float64(min(c.samples, trusted))
+		samples += n
+		scale += n * c.scale
+		if c.step > 0 {
+			step = math.Min(step, c.step)
+		}
+	}
+	scale /= math.Max(samples, 1)
+	from := len(dst)
+	for i := range replicas {
+		c := replicas[i]
+		c.base = c.base.usable()
+		n := float64(c.samples)
+		off := deviation((c.scale - scale) * n / (n + doubted))
+		t0 := c.base.T0
+		if !math.IsInf(step, 1) {
+			t0 = step * math.Exp(off)
+		}
+		dst = append(dst, c.rates(scale+off, t0))
+	}
+	Relative(dst[from:])
+	return dst
+}
+
+// deviation keeps what is more than noise.
+func deviation(log float64) float64 {
+	return log * math.Max(0, math.Min((math.Abs(log)-alike)/(different-alike), 1))
+}

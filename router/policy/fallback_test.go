@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -203,5 +204,50 @@ func TestCalibratorTakesTheLeastStep(t *testing.T) {
 	c = c.Run(0.0001, 3) // two chunks in one packet say nothing
 	if got := c.Rates().T0; got < 0.01 || got > 0.0101 {
 		t.Errorf("idle step %v, want 0.01", got)
+	}
+}
+
+// learned is a calibrator after n first tokens of a replica slower by factor.
+func learned(factor float64, n int, seed uint64) Calibrator {
+	c, rnd := NewCalibrator(DefaultRates()), seeded(seed)
+	for range n {
+		tokens := 500 + rnd.IntN(8000)
+		s := c.Rates().Prefill(tokens, tokens)
+		seen := DefaultRates().Prefill(tokens, tokens) * factor * (0.5 + rnd.Float64())
+		c = c.FirstToken(Sample{Predicted: s, Prefill: s, Seen: seen})
+	}
+	return c
+}
+
+func TestBlendTakesEqualReplicasForEqual(t *testing.T) {
+	var fleet []Calibrator
+	for i := range 16 {
+		fleet = append(fleet, learned(3, 100, uint64(i)).Run(1+float64(i), 50))
+	}
+	rates := Blend(nil, fleet)
+	for i, r := range rates {
+		if f := r.B / DefaultRates().B; f < 2.3 || f > 3.5 {
+			t.Errorf("replica %d: factor %.2f, truth 3", i, f)
+		}
+		if math.Abs(r.B/rates[0].B-1) > 0.15 || math.Abs(r.Speed-1) > 0.15 {
+			t.Errorf("replica %d differs from its equals: %v, speed %v", i, r.B/rates[0].B, r.Speed)
+		}
+		if r.T0 > 0.025 {
+			t.Errorf("replica %d: decode step %v, the fleet's least is 0.02", i, r.T0)
+		}
+	}
+}
+
+func TestBlendSeesAHalfSpeedReplica(t *testing.T) {
+	fleet := []Calibrator{learned(1, 300, 1), learned(1, 300, 2), learned(1, 300, 3), learned(2.5, 300, 4).Run(1, 50)}
+	rates := Blend(nil, fleet)
+	if f := rates[3].B / rates[0].B; f < 1.8 || f > 3 {
+		t.Errorf("slow replica believed %.2f times slower, truth 2.5", f)
+	}
+	if rates[3].Speed < 1.3 || rates[3].T0 < 1.3*rates[0].T0 {
+		t.Errorf("speed %v, step %v against %v", rates[3].Speed, rates[3].T0, rates[0].T0)
+	}
+	if few := Blend(nil, []Calibrator{learned(1, 50, 1), learned(1, 50, 2), learned(4, 2, 3)}); few[2].B > 1.6*few[0].B {
+		t.Errorf("two samples make a replica %.2f times slower", few[2].B/few[0].B)
 	}
 }
