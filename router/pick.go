@@ -34,6 +34,7 @@ type ticket struct {
 	at         time.Time
 	first      time.Time
 	matched    int
+	confirmed  int // grid blocks that events vouch for
 	predicted  float64
 	policyName string
 	reason     policy.Reason
@@ -176,6 +177,7 @@ func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d poli
 			blocks: int64(len(pr.keys.Keys)),
 		},
 		replica: r, ref: p.index.Ref(r.Stream), keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
+		confirmed: c.Disk / max(1, pr.keys.Grid),
 	}
 	p.board.dispatch(&t.share, now.UnixMilli())
 	p.index.Predict(r.Stream, &index.Chain{Root: pr.keys.Root, Keys: pr.keys.Keys, Exact: pr.keys.Scheme.Exact()}, now.UnixMilli())
@@ -261,7 +263,7 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m.matched.Add(float64(t.matched))
 	m.predictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
 	p.index.Evidence(t.share.id, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Exact: t.keys.Scheme.Exact()},
-		u.Cached/max(1, t.keys.Grid), t.at.UnixMilli())
+		u.Cached/max(1, t.keys.Grid), t.confirmed, t.at.UnixMilli())
 	p.mesh.predicted()
 }
 

@@ -21,55 +21,59 @@ const (
 // maxOwn bounds the own predictions waiting for the mesh; the oldest go first.
 const maxOwn = 4096
 
-// guesses mirrors the prediction lattice into a tree of its own.
+// guesses mirrors the prediction lattice into a tree of its own: a visible key
+// is a fact whose handle is the key. Guarded by the Index's mutex.
 type guesses struct {
 	x       *Index
+	lattice *crdt.Predictions
 	holders map[crdt.StreamID]radix.Holder
-	expiry  map[crdt.StreamID]map[uint64]int64 // key -> ms
-	own     []crdt.Prediction
+	own     []crdt.Prediction // waiting for the mesh
+	lost    uint64            // own ones dropped because too many waited
+	next    int64             // ms of the next expiry; 0 none
+	keys    []radix.Key       // scratch
 }
 
-func newGuesses(x *Index, _ int) *guesses {
-	return &guesses{x: x, holders: map[crdt.StreamID]radix.Holder{}, expiry: map[crdt.StreamID]map[uint64]int64{}}
+func newGuesses(x *Index, keys int) *guesses {
+	g := &guesses{x: x, holders: map[crdt.StreamID]radix.Holder{}}
+	g.lattice = crdt.NewPredictions(crdt.PredictionsConfig{Keys: keys, Sink: g})
+	return g
 }
 
-func (g *guesses) join(p *crdt.Prediction, nowMs int64) {
-	id := p.Space.Replica
-	h, ok := g.holders[id]
+// Show mirrors keys that became visible.
+func (g *guesses) Show(space crdt.PredictionSpace, parent uint64, keys []uint64, timeMs int64) {
+	h, ok := g.holders[space.Replica]
 	if !ok {
 		h = g.x.guesses.AddHolder()
-		g.holders[id] = h
-		g.expiry[id] = map[uint64]int64{}
-		g.x.Ref(id).predicted.Store(uint32(h) + 1)
+		g.holders[space.Replica] = h
+		g.x.Ref(space.Replica).predicted.Store(uint32(h) + 1)
 	}
-	until := p.Time + p.TTL
-	if until <= nowMs || p.Absent {
-		return
+	g.keys = g.keys[:0]
+	for _, k := range keys {
+		g.keys = append(g.keys, radix.Key(k))
 	}
-	keys := make([]radix.Key, len(p.Keys))
-	for i, k := range p.Keys {
-		keys[i] = radix.Key(k)
-		g.expiry[id][k] = max(g.expiry[id][k], until)
-	}
-	g.x.guesses.Store(h, radix.Key(p.Parent), 1, keys, p.Keys, func(radix.Fact) radix.Meta { return 1 })
+	meta := radix.Meta(crdt.NewMeta(uint64(timeMs)&(1<<40-1), 1, 0, 0))
+	g.x.guesses.Store(h, radix.Key(parent), 1, g.keys, keys, func(radix.Fact) radix.Meta { return meta })
 }
 
-func (g *guesses) expire(nowMs int64, limit int) (more bool) {
-	n := 0
-	for id, keys := range g.expiry {
-		var gone []uint64
-		for k, until := range keys {
-			if until <= nowMs {
-				gone = append(gone, k)
-				delete(keys, k)
-			}
-		}
-		n += len(gone)
-		if len(gone) > 0 {
-			g.x.guesses.Remove(g.holders[id], gone, func(radix.Fact) radix.Meta { return 0 })
-		}
+// Hide mirrors keys that became invisible.
+func (g *guesses) Hide(space crdt.PredictionSpace, keys []uint64) {
+	if h, ok := g.holders[space.Replica]; ok {
+		g.x.guesses.Remove(h, keys, func(radix.Fact) radix.Meta { return 0 })
 	}
-	return n > limit
+}
+
+func (g *guesses) join(ps []crdt.Prediction, nowMs int64) (rejected int) {
+	rejected = g.lattice.Join(ps, nowMs)
+	if len(ps) > rejected && g.next == 0 {
+		g.next = nowMs
+	}
+	return rejected
+}
+
+func (g *guesses) expire(nowMs int64) {
+	if g.next != 0 && nowMs >= g.next {
+		g.next = g.lattice.Expire(nowMs)
+	}
 }
 
 // Predict books a dispatch: the replica will soon hold the prompt's blocks.
@@ -81,10 +85,14 @@ func (x *Index) Predict(id crdt.StreamID, c *Chain, nowMs int64) {
 	x.guessed(id, c, len(c.Keys), nowMs, ttl)
 }
 
-// Evidence books an answer that reported n cached blocks.
-func (x *Index) Evidence(id crdt.StreamID, c *Chain, n int, atMs int64) {
-	if c.Exact && x.Ref(id).EventFed(atMs) {
-		return // events tell it exactly
+// Evidence books an answer that reported n cached blocks. A replica that is
+// fed by events tells its cache itself: there evidence counts only where it
+// reaches deeper than the events do, as it does while their root is missing.
+// An answer that found less than was believed needs no entry: the request
+// itself has just brought those blocks in.
+func (x *Index) Evidence(id crdt.StreamID, c *Chain, n, confirmed int, atMs int64) {
+	if c.Exact && x.Ref(id).EventFed(atMs) && n <= confirmed {
+		return
 	}
 	x.guessed(id, c, min(n, len(c.Keys)), atMs, lastingTTL)
 }
@@ -93,16 +101,19 @@ func (x *Index) guessed(id crdt.StreamID, c *Chain, n int, nowMs, ttl int64) {
 	if n <= 0 {
 		return
 	}
-	p := crdt.Prediction{Space: crdt.PredictionSpace{Replica: id, Root: uint64(c.Root)}, Time: nowMs, TTL: ttl, Parent: uint64(c.Root)}
-	for _, k := range c.Keys[:n] {
-		p.Keys = append(p.Keys, uint64(k))
+	p := crdt.Prediction{
+		Space: crdt.PredictionSpace{Replica: id, Root: uint64(c.Root)}, Time: nowMs, TTL: ttl, Parent: uint64(c.Root), Keys: make([]uint64, n),
+	}
+	for i, k := range c.Keys[:n] {
+		p.Keys[i] = uint64(k)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	g := x.guess
-	g.join(&p, nowMs)
+	g.join([]crdt.Prediction{p}, nowMs)
 	if len(g.own) == maxOwn {
 		g.own = append(g.own[:0], g.own[1:]...)
+		g.lost++
 	}
 	g.own = append(g.own, p)
 }
@@ -111,28 +122,31 @@ func (x *Index) guessed(id crdt.StreamID, c *Chain, n int, nowMs, ttl int64) {
 func (x *Index) OwnPredictions(dst []crdt.Prediction, max int) []crdt.Prediction {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	n := min(max, len(x.guess.own))
-	dst = append(dst, x.guess.own[:n]...)
-	x.guess.own = append(x.guess.own[:0], x.guess.own[n:]...)
+	g := x.guess
+	n := min(max, len(g.own))
+	dst = append(dst, g.own[:n]...)
+	g.own = append(g.own[:0], g.own[n:]...)
 	return dst
 }
 
-// JoinPredictions joins another peer's predictions.
+// JoinPredictions joins another peer's predictions; rejected counts those
+// whose time lies more than 2 s ahead.
 func (x *Index) JoinPredictions(ps []crdt.Prediction, nowMs int64) (rejected int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i := range ps {
-		if ps[i].Time > nowMs+2000 {
-			rejected++
-			continue
-		}
-		x.guess.join(&ps[i], nowMs)
-	}
-	return rejected
+	return x.guess.join(ps, nowMs)
 }
 
-// PredictionSums returns one XOR per space and bucket.
-func (x *Index) PredictionSums(int64) []crdt.PredictionSum { return nil }
+// PredictionSums returns one XOR per space and bucket, for anti-entropy.
+func (x *Index) PredictionSums(nowMs int64) []crdt.PredictionSum {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.guess.lattice.Sums(nowMs)
+}
 
 // PredictionsOf returns all predictions of one space and bucket.
-func (x *Index) PredictionsOf(crdt.PredictionSpace, int64) []crdt.Prediction { return nil }
+func (x *Index) PredictionsOf(space crdt.PredictionSpace, bucket int64) []crdt.Prediction {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.guess.lattice.Of(space, bucket)
+}

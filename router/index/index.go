@@ -229,7 +229,8 @@ func (x *Index) Maintain(nowMs int64, maxFacts int) (more bool) {
 	for _, s := range x.streams {
 		s.Tick(nowMs)
 	}
-	return x.guess.expire(nowMs, maxFacts)
+	x.guess.expire(nowMs)
+	return false
 }
 
 // Stats is the size of the index.
