@@ -86,20 +86,13 @@ func (t *Tokenizer) post(ctx context.Context, q *Query, path string, body []byte
 	if err != nil {
 		return answer{}, err
 	}
-	return t.digest(r), nil
+	return t.digest(r, q.PageTokens), nil
 }
 
 // rendered is one prompt in an engine's answer.
 type rendered struct {
 	tokens []uint32
 	spans  []span
-}
-
-// span is a run of placeholder tokens that stand for one image, sound or
-// video; hash is the engine's name of its content.
-type span struct {
-	offset, length int
-	hash           string
 }
 
 // decode reads the three shapes of answers: render of chat (an object with
@@ -164,46 +157,6 @@ func parseIDs(raw []byte) ([]uint32, error) {
 		}
 	}
 	return ids, nil
-}
-
-// features are the multimodal parts of a rendered prompt, by modality.
-type features struct {
-	Hashes       map[string][]string `json:"mm_hashes"`
-	Placeholders map[string][]struct {
-		Offset int `json:"offset"`
-		Length int `json:"length"`
-	} `json:"mm_placeholders"`
-}
-
-func (f *features) spans(tokens int) ([]span, error) {
-	if f == nil {
-		return nil, nil
-	}
-	var spans []span
-	for modality, places := range f.Placeholders {
-		hashes := f.Hashes[modality]
-		if len(hashes) != len(places) {
-			return nil, errors.New("decode token ids: placeholders without hashes")
-		}
-		for i, p := range places {
-			if p.Offset < 0 || p.Length < 0 || p.Offset > tokens || p.Length > tokens-p.Offset {
-				return nil, errors.New("decode token ids: a placeholder lies outside the prompt")
-			}
-			spans = append(spans, span{p.Offset, p.Length, hashes[i]})
-		}
-	}
-	return spans, nil
-}
-
-// digest turns tokens into the hashes of their blocks, as far as they are
-// plain text: a block that holds placeholders is named by what the engine
-// calls its content, which events spell in other ways.
-func (t *Tokenizer) digest(r rendered) answer {
-	plain := len(r.tokens)
-	for _, s := range r.spans {
-		plain = min(plain, s.offset)
-	}
-	return answer{hashes: t.hashes(r.tokens[:plain]), tokens: len(r.tokens)}
 }
 
 func (t *Tokenizer) hashes(tokens []uint32) []radix.TokenHash {

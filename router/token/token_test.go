@@ -160,14 +160,31 @@ func TestAnswersInTheirShapes(t *testing.T) {
 	}
 }
 
-func TestMultimodalPromptsAreKeyedUpToTheirPlaceholders(t *testing.T) {
+func TestMultimodalBlocksAreNamedAsInEvents(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"token_ids":[1,2,3,4,5,6,7,8,9,9,9,9],
-			"features":{"mm_hashes":{"image":["h"]},"mm_placeholders":{"image":[{"offset":6,"length":5}]}}}`)
+		_, _ = io.WriteString(w, `{"token_ids":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20],
+			"features":{"mm_hashes":{"image":["one","two"],"audio":["snd"]},"mm_placeholders":{
+			"image":[{"offset":6,"length":5},{"offset":17,"length":1}],"audio":[{"offset":11,"length":0}]}}}`)
 	})
-	k := newTokenizer(t, nil).Keys(context.Background(), textQuery(e, "x"))
-	if k.Tokens != 12 || len(k.Keys) != 1 {
-		t.Fatalf("%+v", k)
+	ids := make([]uint32, 21)
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	plain := hasher.AppendHashes(nil, 4, ids)
+	fold := func(at int, pairs string) radix.TokenHash { return hasher.Extra(plain[at], []byte(pairs)) }
+	const head = "a\x00\x00\x00\x02s\x00\x00\x00\x03"
+	two, minusTwo := "+\x00\x00\x00\x00\x00\x00\x00\x02", "-\xff\xff\xff\xff\xff\xff\xff\xfe"
+	one, three, six := "+\x00\x00\x00\x00\x00\x00\x00\x01", "+\x00\x00\x00\x00\x00\x00\x00\x03", "+\x00\x00\x00\x00\x00\x00\x00\x06"
+	for page, want := range map[int][]radix.TokenHash{
+		0: {plain[0], fold(1, head+"one"+two), fold(2, head+"one"+minusTwo+head+"snd"+three), plain[3], fold(4, head+"two"+one)},
+		8: {fold(0, head+"one"+six), plain[1], fold(2, head+"one"+minusTwo+head+"snd"+three), plain[3], fold(4, head+"two"+one)},
+	} {
+		q := textQuery(e, "x")
+		q.PageTokens = page
+		k := newTokenizer(t, nil).Keys(context.Background(), q)
+		if k.Tokens != 21 || !slices.Equal(k.Hashes, want) {
+			t.Errorf("page %d: %x, want %x", page, k.Hashes, want)
+		}
 	}
 }
 
@@ -377,5 +394,64 @@ func TestMaxBlocks(t *testing.T) {
 	}
 	if k := tok.Keys(context.Background(), textQuery(nil, strings.Repeat("x", 10*ChunkBytes))); len(k.Keys) != 2 {
 		t.Fatalf("%d keys", len(k.Keys))
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"token_ids":[1,2,3]}`))
+	f.Add([]byte(`[{"token_ids":[1, 2]}]`))
+	f.Add([]byte(`{"tokens":[],"features":{"mm_hashes":{"a":["h"]},"mm_placeholders":{"a":[{"offset":0,"length":0}]}}}`))
+	tok, err := New(Config{Hasher: hasher, Grid: 2, Mode: "auto"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := decode(raw)
+		if err != nil {
+			return
+		}
+		if len(r.tokens) > len(raw) {
+			t.Fatalf("%d tokens of %d bytes", len(r.tokens), len(raw))
+		}
+		for _, page := range []int{0, 2, 6} {
+			if a := tok.digest(r, page); len(a.hashes) != len(r.tokens)/2 {
+				t.Fatalf("%d hashes of %d tokens", len(a.hashes), len(r.tokens))
+			}
+		}
+	})
+}
+
+func FuzzParseIDs(f *testing.F) {
+	for _, s := range []string{`[1,2]`, `[]`, `[ 4294967295 ]`, `[4294967296]`, `[1 2]`, `[,]`, `[-1]`, `[1.0]`, `null`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !json.Valid(raw) {
+			return // parseIDs is given checked JSON only
+		}
+		raw = bytes.TrimSpace(raw)
+		got, err := parseIDs(raw)
+		var want []uint32
+		twin := json.Unmarshal(raw, &want)
+		if (err == nil) != (twin == nil && len(raw) > 0 && raw[0] == '[' && !bytes.Contains(raw, []byte("null"))) || err == nil && !slices.Equal(got, want) {
+			t.Fatalf("%s: %v %v, encoding/json %v %v", raw, got, err, want, twin)
+		}
+	})
+}
+
+func BenchmarkKeys(b *testing.B) {
+	tok, err := New(Config{Hasher: hasher, Grid: 16, Mode: "text"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tok.Close()
+	text := strings.Repeat("some words of a prompt ", 700)
+	for name, q := range map[string]*Query{"ids4096": {Tokens: make([]uint32, 4096)}, "text16KB": textQuery(nil, text)} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				tok.Keys(context.Background(), q)
+			}
+		})
 	}
 }

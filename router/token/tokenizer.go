@@ -3,6 +3,7 @@ package token
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -76,6 +77,9 @@ type Query struct {
 	Chat   bool
 	Engine string // base URL of a replica to ask; "" for none
 	Header http.Header
+	// PageTokens is the engine's block size, 0 if it is the grid: events name
+	// images by page.
+	PageTokens int
 	// Body is what to ask it with: the request's fields that decide its
 	// tokens, and nothing else, for it also names the answer in the cache.
 	Body func() []byte
@@ -177,7 +181,7 @@ func (t *Tokenizer) fromEngine(ctx context.Context, q *Query) (answer, Reason) {
 		return answer{}, NoEngine
 	}
 	body := q.Body()
-	id := identify(q.Chat, body)
+	id := identify(q, body)
 	if a, ok := t.cache.get(id); ok {
 		return a, Cached
 	}
@@ -199,13 +203,15 @@ func (t *Tokenizer) fromEngine(ctx context.Context, q *Query) (answer, Reason) {
 	return answer{}, Timeout
 }
 
-func identify(chat bool, body []byte) identity {
+// identify names a question: whatever its answer depends on.
+func identify(q *Query, body []byte) identity {
 	h := sha256.New()
-	if chat {
-		h.Write([]byte{1})
-	} else {
-		h.Write([]byte{0})
+	head := binary.LittleEndian.AppendUint32(make([]byte, 0, 8), uint32(q.PageTokens))
+	if q.Chat {
+		head = append(head, 1)
 	}
+	head = append(head, ':')
+	h.Write(head)
 	h.Write(body)
 	var id identity
 	h.Sum(id[:0])
