@@ -12,7 +12,7 @@ import (
 const HashVersion = 1
 
 // highBits is set in both halves of every lane constant. A lane is two token
-// ids below 2^31 xored with such a constant, so it is never zero (I1).
+// ids below 2^31 xored with such a constant, so it is never zero (I9).
 const highBits = 0x8000000080000000
 
 // Hasher turns tokens into token hashes and chained block keys. Its constants
