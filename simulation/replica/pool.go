@@ -22,7 +22,7 @@ type pool struct {
 	unique bool
 	pages  []page // pages[0] is the sentinel
 	listed int    // pages on the free list
-	byKey  map[uint64]int32
+	byKey  table
 	gen    uint64 // changes whenever byKey does
 	events []KVEvent
 }
@@ -31,7 +31,7 @@ func newPool(limit int, unique bool) *pool {
 	if limit == Unlimited {
 		limit = math.MaxInt32 - 2
 	}
-	p := &pool{limit: limit, unique: unique, byKey: make(map[uint64]int32)}
+	p := &pool{limit: limit, unique: unique}
 	p.pages = append(p.pages, page{}) // an empty ring: prev = next = 0
 	return p
 }
@@ -44,7 +44,7 @@ func (p *pool) used() int { return len(p.pages) - 1 - p.listed }
 
 // find returns a page with the key, or none.
 func (p *pool) find(key uint64) int32 {
-	if at, ok := p.byKey[key]; ok {
+	if at := p.byKey.get(key); at != 0 {
 		return at
 	}
 	return none
@@ -53,7 +53,7 @@ func (p *pool) find(key uint64) int32 {
 // depth counts the leading keys that are cached, O(depth).
 func (p *pool) depth(keys []uint64) int {
 	for i, key := range keys {
-		if _, ok := p.byKey[key]; !ok {
+		if p.byKey.get(key) == 0 {
 			return i
 		}
 	}
@@ -65,7 +65,7 @@ func (p *pool) depth(keys []uint64) int {
 func (p *pool) idle(keys []uint64) int {
 	n := 0
 	for _, key := range keys {
-		if at, ok := p.byKey[key]; ok && p.pages[at].ref == 0 {
+		if at := p.byKey.get(key); at != 0 && p.pages[at].ref == 0 {
 			n++
 		}
 	}
@@ -127,9 +127,8 @@ func (p *pool) name(at int32, key uint64) bool {
 	g := &p.pages[at]
 	g.key, g.named, g.twin = key, true, none
 	p.gen++
-	first, dup := p.byKey[key]
-	if !dup {
-		p.byKey[key] = at
+	first := p.byKey.put(key, at)
+	if first == 0 {
 		return true
 	}
 	g.twin, p.pages[first].twin = p.pages[first].twin, at
@@ -142,16 +141,16 @@ func (p *pool) evict(at int32) {
 	key := g.key
 	g.named = false
 	p.gen++
-	first := p.byKey[key]
+	first := p.byKey.get(key)
 	if first != at {
 		for p.pages[first].twin != at {
 			first = p.pages[first].twin
 		}
 		p.pages[first].twin = g.twin
 	} else if g.twin != none {
-		p.byKey[key] = g.twin
+		p.byKey.replace(key, g.twin)
 	} else {
-		delete(p.byKey, key)
+		p.byKey.remove(key)
 		p.events = append(p.events, KVEvent{Kind: Removed, Key: key})
 		return
 	}
@@ -166,7 +165,7 @@ func (p *pool) clear() {
 		p.pages[i].named = false
 		p.pages[i].twin = none
 	}
-	clear(p.byKey)
+	p.byKey.clear()
 	p.gen++
 	p.events = append(p.events, KVEvent{Kind: Cleared})
 }

@@ -73,8 +73,9 @@ func TestPoolAgreesWithItsTwin(t *testing.T) {
 					want[key]++
 				}
 				got := map[uint64]int{}
-				for key, at := range p.byKey {
-					for ; at != none; at = p.pages[at].twin {
+				for _, s := range p.byKey.slots {
+					key := s.key
+					for at := s.at; at != 0 && at != none; at = p.pages[at].twin {
 						if names[at] != key {
 							t.Fatalf("page %d is found under key %d, has %d", at, key, names[at])
 						}
@@ -93,6 +94,54 @@ func TestPoolAgreesWithItsTwin(t *testing.T) {
 						t.Fatalf("free list has %d where %d was released", at, f)
 					}
 					at = p.pages[at].next
+				}
+			},
+		})
+	})
+}
+
+func TestTableAgreesWithAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tab table
+		want := map[uint64]int32{}
+		// Multiples of one power of two share their home slots.
+		keys := rapid.Map(rapid.Uint64Range(0, 200), func(k uint64) uint64 { return k * 0x3b9aca07 << 48 })
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				key, at := keys.Draw(t, "key"), rapid.Int32Range(1, 99).Draw(t, "at")
+				old := tab.put(key, at)
+				if old != want[key] {
+					t.Fatalf("put of %x found %d, want %d", key, old, want[key])
+				}
+				if old == 0 {
+					want[key] = at
+				}
+			},
+			"replace": func(t *rapid.T) {
+				key := keys.Draw(t, "key")
+				if want[key] != 0 {
+					tab.replace(key, 7)
+					want[key] = 7
+				}
+			},
+			"remove": func(t *rapid.T) {
+				for range 3 {
+					key := keys.Draw(t, "key")
+					if want[key] != 0 {
+						tab.remove(key)
+						delete(want, key)
+					}
+				}
+			},
+			"": func(t *rapid.T) {
+				got := map[uint64]int32{}
+				for _, s := range tab.slots {
+					if s.at != 0 {
+						got[s.key] = tab.get(s.key)
+					}
+				}
+				if !maps.Equal(got, want) || tab.n != len(want) {
+					t.Fatalf("table has %v (%d), want %v", got, tab.n, want)
 				}
 			},
 		})

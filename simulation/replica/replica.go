@@ -183,13 +183,16 @@ func (r *Replica) Cached(keys []uint64, prompt int) int {
 // as told by the events of completed steps: pages that the running step
 // fills are not in it yet. O(cached keys).
 func (r *Replica) Copies() map[uint64]int {
-	out := make(map[uint64]int, len(r.pool.byKey))
-	for key, at := range r.pool.byKey {
+	out := make(map[uint64]int, r.pool.byKey.n)
+	for _, s := range r.pool.byKey.slots {
+		if s.at == 0 {
+			continue
+		}
 		n := 1
-		for at = r.pool.pages[at].twin; at != none && !r.cfg.Unique; at = r.pool.pages[at].twin {
+		for at := r.pool.pages[s.at].twin; at != none && !r.cfg.Unique; at = r.pool.pages[at].twin {
 			n++
 		}
-		out[key] = n
+		out[s.key] = n
 	}
 	for i := len(r.pool.events) - 1; i >= r.told; i-- { // undo what is still to be told
 		undo(out, &r.pool.events[i])
@@ -219,7 +222,7 @@ func (r *Replica) Stats() Stats {
 	st := r.stats
 	st.Running, st.Waiting = len(r.running), r.waiting.len()
 	st.Used = r.pool.used()
-	st.Cached = len(r.pool.byKey)
+	st.Cached = r.pool.byKey.n
 	if r.cfg.Blocks != Unlimited {
 		st.Blocks = r.pool.limit
 	}

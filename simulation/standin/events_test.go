@@ -31,24 +31,34 @@ func TestPayloadsAreThoseOfTheEngines(t *testing.T) {
 		hex    string
 	}{
 		{
-			"vllm map store (0.26)", wire{engine: VLLM, layout: LayoutMap, page: 16}, 1789095808.8378847,
+			"vllm map store (0.26)",
+			wire{engine: VLLM, layout: LayoutMap, page: 16},
+			1789095808.8378847,
 			[]event{{kind: blockStored, root: true, hashes: []uint64{15760518052499183552}, tokens: []uint32{
 				151644, 872, 198, 9064, 374, 279, 6722, 315, 5616, 30, 151645, 198, 151644, 77091, 198, 151667,
 			}}},
 			"93cb41daa8dbe0359fe7918ba474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657391cfdab89baa7b5857c0b1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f696473dc0010ce0002505ccd0368ccc6cd2368cd0176cd0117cd1a42cd013bcd15f01ece0002505dccc6ce0002505cce00012d23ccc6ce00025073aa626c6f636b5f73697a6510a76c6f72615f6964c0a66d656469756da3475055a96c6f72615f6e616d65c0aa65787472615f6b65797391c0a967726f75705f69647800b26b765f63616368655f737065635f6b696e64ae66756c6c5f617474656e74696f6e00",
 		},
 		{
-			"sglang map store, two pages, rank 1", wire{engine: SGLang, layout: LayoutMap, page: 4, rank: 1}, ts,
+			"sglang map store, two pages, rank 1",
+			wire{engine: SGLang, layout: LayoutMap, page: 4, rank: 1},
+			ts,
 			[]event{{kind: blockStored, root: true, hashes: []uint64{negative(-3488128144981237669), 5674439469042975057}, tokens: tokens}},
 			"93cb41d954fc401000009187a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657392d3cf97adeedb59e05bcf4ebfa8a1f3c34151b1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f696473980102030405060708aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da347505501",
 		},
 		{
-			"vllm array clear", wire{engine: VLLM, layout: LayoutArray, page: 16}, ts,
-			[]event{{kind: allCleared}}, "93cb41d954fc401000009191b0416c6c426c6f636b73436c656172656400",
+			"vllm array clear",
+			wire{engine: VLLM, layout: LayoutArray, page: 16},
+			ts,
+			[]event{{kind: allCleared}},
+			"93cb41d954fc401000009191b0416c6c426c6f636b73436c656172656400",
 		},
 		{
-			"sglang map clear", wire{engine: SGLang, layout: LayoutMap, page: 16}, ts,
-			[]event{{kind: allCleared}}, "93cb41d954fc401000009181a474797065b0416c6c426c6f636b73436c656172656400",
+			"sglang map clear",
+			wire{engine: SGLang, layout: LayoutMap, page: 16},
+			ts,
+			[]event{{kind: allCleared}},
+			"93cb41d954fc401000009181a474797065b0416c6c426c6f636b73436c656172656400",
 		},
 	} {
 		want, err := hex.DecodeString(c.hex)

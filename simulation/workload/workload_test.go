@@ -306,8 +306,11 @@ func TestKeysAgreeWithTokens(t *testing.T) {
 
 func TestMessagesCarryTheRealReply(t *testing.T) {
 	r := Request{Prompt: []Segment{
-		{ID: 1, Tokens: 2, Role: System}, {ID: 2, Tokens: 1, Role: System}, {ID: 3, Tokens: 1, Role: User},
-		{ID: 4, Tokens: 2, Role: Assistant}, {ID: 5, Tokens: 1, Role: User},
+		{ID: 1, Tokens: 2, Role: System},
+		{ID: 2, Tokens: 1, Role: System},
+		{ID: 3, Tokens: 1, Role: User},
+		{ID: 4, Tokens: 2, Role: Assistant},
+		{ID: 5, Tokens: 1, Role: User},
 	}}
 	got := r.Messages(func(id uint64) (string, bool) { return "what was said", id == 4 })
 	text := func(id uint64, n int) string { return Segment{ID: id, Tokens: n}.Text() }
