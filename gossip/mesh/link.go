@@ -203,6 +203,7 @@ func (l *link) hangup(reason string) {
 func (l *link) cut(reason string) {
 	l.reason.CompareAndSwap(nil, &reason)
 	l.ended.Do(func() { _ = l.conn.Close() })
+	l.out.close()
 }
 
 // why is the reason this side gave, empty if the other side ended it.

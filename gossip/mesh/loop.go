@@ -1,7 +1,8 @@
 package mesh
 
 import (
-	"fmt"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -81,10 +82,7 @@ func (m *Mesh) do(eff gossip.Effect) {
 	case gossip.Dial:
 		m.dial(eff)
 	case gossip.Hangup:
-		if l := m.link(eff.Conn); l != nil {
-			m.meter.ended.WithLabelValues("core").Inc()
-			l.hangup(eff.Reason)
-		}
+		m.hangup(eff)
 	case gossip.Refused:
 		m.refused(eff)
 	case gossip.Log:
@@ -101,13 +99,31 @@ func (m *Mesh) send(s gossip.Send) {
 	if l == nil {
 		return
 	}
-	if !l.out.put(s.Data) {
+	switch err := l.out.put(s.Data); {
+	case err == nil:
+		m.meter.out(s)
+	case errors.Is(err, errFull):
 		m.meter.ended.WithLabelValues("overflow").Inc()
-		l.cut(fmt.Sprintf("more than %d bytes unwritten", outboxBytes))
+		l.cut(err.Error())
+	}
+}
+
+// hangup ends a connection the core wants no more of.
+func (m *Mesh) hangup(h gossip.Hangup) {
+	l := m.link(h.Conn)
+	if l == nil {
 		return
 	}
-	m.meter.out(s)
+	if strings.HasPrefix(h.Reason, rejectedFrame) {
+		m.refusals.refuse(causeFrame, l.conn.RemoteAddr(), "reason", h.Reason)
+	}
+	m.meter.ended.WithLabelValues("core").Inc()
+	l.hangup(h.Reason)
 }
+
+// rejectedFrame begins the core's reason for ending a connection whose remote
+// does not keep to the protocol.
+const rejectedFrame = "rejected frame"
 
 // refused counts and logs a hello that the core does not accept; the core says
 // so once per peer and cause.
@@ -120,11 +136,15 @@ func (m *Mesh) refused(r gossip.Refused) {
 	m.refusals.refuse(causeOf(r.Reason), nil, args...)
 }
 
-// say passes a line of the core on to the log.
+// say passes a line of the core on to the log. What peers can make it warn of
+// is warned of once a second and message; the rest are debug lines.
 func (m *Mesh) say(l gossip.Log) {
 	level := hclog.LevelFromString(l.Level)
-	if level == hclog.NoLevel {
+	switch {
+	case level == hclog.NoLevel:
 		level = hclog.Info
+	case level >= hclog.Warn && !m.warned.first(l.Msg):
+		level = hclog.Debug
 	}
 	m.log.Log(level, l.Msg, l.Args...)
 }

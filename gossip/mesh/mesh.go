@@ -26,7 +26,8 @@ type Mesh struct {
 	cfg       Config
 	log       hclog.Logger
 	meter     *metrics
-	once      *once
+	once      *once // what strangers and seeds make this peer say
+	warned    *once // what the core warns of
 	refusals  *refusals
 	ring      *memberlist.Keyring // nil: no encryption of membership
 	identity  identity
@@ -82,6 +83,7 @@ func New(cfg Config) (*Mesh, error) {
 		inbox:    newInbox(),
 		roster:   newRoster(cfg.PeerID),
 		once:     newOnce(cfg.Clock, onceEvery),
+		warned:   newOnce(cfg.Clock, time.Second),
 		loopDone: make(chan struct{}),
 		retag:    make(chan struct{}, 1),
 		links:    make(map[gossip.Conn]*link),

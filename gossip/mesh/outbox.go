@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/banyan-llm/banyan/gossip"
@@ -28,22 +29,25 @@ type outbox struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-// put queues a frame; false if there is no room for it.
-func (o *outbox) put(data []byte) bool {
+var (
+	errFull  = errors.New("too much is unwritten")
+	errEnded = errors.New("connection is ending")
+)
+
+// put queues a frame.
+func (o *outbox) put(data []byte) error {
 	o.mu.Lock()
-	if o.closing {
-		o.mu.Unlock()
-		return true
-	}
-	if o.bytes+len(data) > outboxBytes {
-		o.mu.Unlock()
-		return false
+	defer o.mu.Unlock()
+	switch {
+	case o.closing:
+		return errEnded
+	case o.bytes+len(data) > outboxBytes:
+		return errFull
 	}
 	o.frames = append(o.frames, data)
 	o.bytes += len(data)
-	o.mu.Unlock()
 	o.signal()
-	return true
+	return nil
 }
 
 // close lets the writer end after what is queued.

@@ -1,0 +1,478 @@
+package mesh
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/memberlist"
+	"github.com/hashicorp/serf/serf"
+	"pgregory.net/rapid"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+func TestValidateNamesEveryFault(t *testing.T) {
+	cfg := Config{
+		Name: "two words", Bind: "nowhere", Advertise: "a b", Join: []string{"ok:1", "x:y:z"}, Label: strings.Repeat("x", 256),
+		Keyring: []string{"!", "AAAA"}, TLS: TLSFiles{Cert: "c"}, Version: "v 1", HTTP: strings.Repeat("h", 128),
+	}
+	err := cfg.Validate()
+	if err == nil {
+		t.Fatal("no fault found")
+	}
+	for _, want := range []string{
+		"mesh.name: \"two words\"", "no peer id", "no core", "mesh.bind", "mesh.advertise", "mesh.join[1]", "mesh.label",
+		"mesh.keyring[0]", "mesh.keyring[1]", "mesh.tls", "version", "http",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("fault %q is not reported in:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "AAAA") {
+		t.Error("the fault shows a key")
+	}
+	cfg = config("a")
+	cfg.Core = &scriptCore{}
+	if err := cfg.Validate(); err != nil {
+		t.Errorf("a good configuration: %v", err)
+	}
+	cfg.Keyring = nil
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "mesh.key: ") {
+		t.Errorf("without a keyring: %v", err)
+	}
+	if _, err := New(cfg); err == nil {
+		t.Error("New accepts what Validate does not")
+	}
+	cfg.Insecure = true
+	if err := cfg.Validate(); err != nil {
+		t.Errorf("insecure without a keyring: %v", err)
+	}
+}
+
+func TestNewReportsWhatItCannotUse(t *testing.T) {
+	base := config("a")
+	base.Core = &scriptCore{}
+	for name, change := range map[string]func(*Config){
+		"files": func(c *Config) { c.TLS = TLSFiles{Cert: "/nowhere", Key: "/nowhere", CA: "/nowhere"} },
+		"bind":  func(c *Config) { c.Bind = "192.0.2.1:1" },
+		"advertise": func(c *Config) {
+			c.Advertise = "no-such-host.invalid:1"
+		},
+	} {
+		cfg := base
+		change(&cfg)
+		if m, err := New(cfg); err == nil {
+			t.Errorf("%s: no error", name)
+			_ = m.Close()
+		}
+	}
+}
+
+func TestPreambleRoundTrip(t *testing.T) {
+	for class := range gossip.Class(gossip.Classes) {
+		for _, secure := range []bool{false, true} {
+			p := preamble{class: class, tls: secure}
+			if got, err := parsePreamble(p.bytes()); err != nil || got != p {
+				t.Errorf("%+v came back as %+v, %v", p, got, err)
+			}
+		}
+	}
+	if got := hex.EncodeToString(preamble{class: gossip.Bulk, tls: true}.bytes()); got != "b0626e79010101" {
+		t.Errorf("preamble is %s", got) // part of the protocol
+	}
+	if magic[0] == labelByte || magic[0] < 16 {
+		t.Error("the magic begins like a stream of memberlist")
+	}
+}
+
+func FuzzPreamble(f *testing.F) {
+	f.Add(preamble{}.bytes())
+	f.Add([]byte(magic))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := parsePreamble(b)
+		if err == nil && !bytes.Equal(p.bytes(), b) {
+			t.Errorf("%x parses as %+v", b, p)
+		}
+	})
+}
+
+func FuzzFirstBytesOfAPacket(f *testing.F) {
+	f.Add([]byte("\xf4\x04testx"))
+	f.Add([]byte("\xf4\x04tes"))
+	f.Add([]byte{})
+	header := labelHeader("test")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ok, why := ours(b, header)
+		_, label, err := memberlist.RemoveLabelHeaderFromPacket(bytes.Clone(b))
+		if accepts := err == nil && label == "test"; accepts != ok {
+			t.Errorf("%x: ours %v, memberlist %v", b, ok, accepts)
+		}
+		if ok == (why != "") {
+			t.Errorf("%x: ours %v for cause %q", b, ok, why)
+		}
+	})
+}
+
+func FuzzMemberTags(f *testing.F) {
+	cfg := config("a")
+	tags := tagsOf(&cfg, true, false)
+	f.Add(tags[tagID], tags[tagName], tags[tagHTTP], tags[tagProtocol])
+	f.Add("zz", "\x00\n", strings.Repeat("x", 1000), "99999999999999999999")
+	f.Fuzz(func(t *testing.T, id, name, http, protocol string) {
+		m, err := memberOf(serf.Member{Addr: net.IPv4(127, 0, 0, 1), Port: 1, Tags: map[string]string{
+			tagID: id, tagName: name, tagHTTP: http, tagProtocol: protocol,
+		}})
+		if err != nil {
+			return
+		}
+		if m.ID.String() != strings.ToLower(id) || len(m.Name) > maxNodeName || len(m.HTTP) > maxHTTP ||
+			strings.ContainsAny(m.Name+m.HTTP, " \n\x00") {
+			t.Errorf("%+v", m)
+		}
+	})
+}
+
+func TestTagsFitSerf(t *testing.T) {
+	cfg := config(strings.Repeat("n", maxNodeName))
+	cfg.HTTP, cfg.Version = strings.Repeat("h", maxHTTP), strings.Repeat("v", maxVersion)
+	n := newNode(t, cfg)
+	if err := n.Start(); err != nil {
+		t.Errorf("the longest tags: %v", err)
+	}
+}
+
+// The names of the frame label are the core's.
+func TestFrameNamesAreTheCores(t *testing.T) {
+	envelope := func(k byte, payload []byte) []byte {
+		b := []byte{0x94, 0xcc, gossip.Version, k, 0xcf, 0, 0, 0, 0, 0, 0, 0, 1, 0xc6, 0, 0, 0, byte(len(payload))}
+		return append(b, payload...)
+	}
+	for k := 1; k < len(frameNames); k++ {
+		data := envelope(byte(k), make([]byte, 16))
+		want, _, _ := strings.Cut(gossip.Describe(data), " ")
+		if got := frameName(data); got != want {
+			t.Errorf("kind %d is %q here, %q in the core", k, got, want)
+		}
+	}
+	piece := envelope(kindFragment, append(make([]byte, 8), 3, 0, 0, 1, 0))
+	if want, _, _ := strings.Cut(gossip.Describe(piece), " "); want != "fragment" {
+		t.Errorf("kind %d is %q in the core", kindFragment, want)
+	}
+	if got := frameName(piece); got != "slots" {
+		t.Errorf("a piece of slots counts as %q", got)
+	}
+	for _, b := range [][]byte{nil, {0x94}, {0x94, 0xcc, 1, 200}, {1, 2, 3, 4, 5}, piece[:fragmentAt]} {
+		if got := frameName(b); got != "unknown" {
+			t.Errorf("%x counts as %q", b, got)
+		}
+	}
+}
+
+func TestLobbyOldestYields(t *testing.T) {
+	var out []net.Conn
+	l := newLobby(2, func(c net.Conn) { out = append(out, c) })
+	var conns []net.Conn
+	var guests []*guest
+	for range 4 {
+		c, far := net.Pipe()
+		defer far.Close()
+		conns = append(conns, c)
+		guests = append(guests, l.enter(c))
+		if len(conns) == 2 {
+			guests[0].leave()
+			guests[0].leave()
+		}
+	}
+	if len(out) != 1 || out[0] != conns[1] {
+		t.Errorf("%d yielded, want the second alone", len(out))
+	}
+	if _, err := conns[1].Write(nil); err == nil {
+		t.Error("the one that yielded is open")
+	}
+	guests[1].leave() // it is gone already
+	l.close()
+	if _, err := conns[3].Write(nil); err == nil {
+		t.Error("open after the lobby closed")
+	}
+	if l.enter(conns[0]) != nil {
+		t.Error("a closed lobby lets in")
+	}
+	(*guest)(nil).leave()
+}
+
+func TestOnceIsBoundedAndForgets(t *testing.T) {
+	now := time.Unix(0, 0)
+	o := newOnce(func() time.Time { return now }, time.Minute)
+	if !o.first("a") || o.first("a") || !o.first("b") {
+		t.Error("not once a key")
+	}
+	for i := range 2 * onceMax {
+		o.first(string(rune(i + 1000)))
+	}
+	if len(o.said) > onceMax {
+		t.Errorf("%d keys are remembered", len(o.said))
+	}
+	if o.first("new") {
+		t.Error("a full memory calls something first")
+	}
+	now = now.Add(time.Minute)
+	if !o.first("new") || !o.first("a") {
+		t.Error("nothing is forgotten")
+	}
+}
+
+func TestSerfLinesAreSaidOnceAndKeysCounted(t *testing.T) {
+	var out bytes.Buffer
+	log := hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Info})
+	keys := 0
+	l := newSerfLog(log, newOnce(time.Now, time.Minute), func() { keys++ })
+	for _, s := range []string{
+		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=1.2.3.4:5",
+		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=1.2.3.5:6",
+		"[ERR] memberlist: discarding stream with unacceptable label \"x\": from=1.2.3.4:5",
+		"[ERR] memberlist: discarding stream with unacceptable label \"yy\": from=1.2.3.4:5",
+		"[INFO] serf: EventMemberJoin: a 1.2.3.4",
+		"[INFO] serf: EventMemberJoin: a 1.2.3.4",
+		"[DEBUG] memberlist: Stream connection",
+	} {
+		l.Print(s)
+	}
+	if keys != 2 {
+		t.Errorf("%d lines about keys, want 2", keys)
+	}
+	if got := out.String(); strings.Count(got, "[ERROR]") != 2 || strings.Count(got, "[INFO]") != 2 || strings.Contains(got, "DEBUG") {
+		t.Errorf("log:\n%s", got)
+	}
+}
+
+func TestSteadyClockNeverStandsOrRunsBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s steady
+		wall := time.Now() // with a monotonic part, which is all that Sub looks at
+		last := s.read(wall)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			passed := time.Duration(rapid.IntRange(0, 5_000).Draw(t, "passed")) * time.Millisecond
+			wall = wall.Add(passed)
+			now := s.read(wall)
+			if now.Sub(last) < passed/2 {
+				t.Fatalf("%v passed, the clock went %v", passed, now.Sub(last))
+			}
+			last = now
+		}
+	})
+	var s steady
+	start := time.Unix(1000, 0)
+	s.read(start)
+	back := s.read(start.Add(-10 * time.Second))
+	if back.Before(start) {
+		t.Error("ran back with the wall clock")
+	}
+	if on := s.read(start.Add(-8 * time.Second)); on.Sub(back) != time.Second {
+		t.Errorf("2 s of a wall clock set back moved it by %v, want 1 s", on.Sub(back))
+	}
+	if up := s.read(start.Add(time.Minute)); !up.Equal(start.Add(time.Minute)) {
+		t.Error("does not follow a wall clock that is ahead")
+	}
+}
+
+func TestLikeliestAddress(t *testing.T) {
+	addr := func(s string) net.Addr {
+		ip, n, err := net.ParseCIDR(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.IP = ip
+		return n
+	}
+	for _, c := range []struct {
+		want string
+		of   []string
+	}{
+		{"10.1.2.3", []string{"127.0.0.1/8", "fe80::1/64", "8.8.8.8/24", "2001:db8::1/64", "10.1.2.3/8"}},
+		{"8.8.8.8", []string{"127.0.0.1/8", "2001:db8::1/64", "8.8.8.8/24"}},
+		{"2001:db8::1", []string{"fe80::1/64", "2001:db8::1/64", "::1/128"}},
+		{"127.0.0.1", []string{"127.0.0.1/8", "fe80::1/64"}},
+		{"", []string{"fe80::1/64"}},
+	} {
+		var addrs []net.Addr
+		for _, s := range c.of {
+			addrs = append(addrs, addr(s))
+		}
+		got, ok := likeliest(addrs)
+		if ok != (c.want != "") || ok && got.String() != c.want {
+			t.Errorf("of %v: %v", c.of, got)
+		}
+	}
+}
+
+func TestSeedAddresses(t *testing.T) {
+	for seed, want := range map[string]string{
+		"127.0.0.1:1234": "127.0.0.1:1234", "127.0.0.1": "127.0.0.1:7000", "[::1]:5": "[::1]:5", "::1": "[::1]:7000",
+	} {
+		got, err := resolveSeed(t.Context(), seed, "7000")
+		if err != nil || len(got) != 1 || got[0].String() != want {
+			t.Errorf("%s: %v, %v", seed, got, err)
+		}
+	}
+	for _, seed := range []string{"127.0.0.1:99999", "no-such-host.invalid:1"} {
+		if _, err := resolveSeed(t.Context(), seed, "7000"); err == nil {
+			t.Errorf("%s: no error", seed)
+		}
+	}
+}
+
+// Golden: the derivation is part of the protocol.
+func TestDerivedKeyIsStable(t *testing.T) {
+	k, err := deriveKey([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "7b930e5b058ca9987d6f209100f08e7745ef5e2850f3c1eb6c4e1e1c1616550b"
+	if got := hex.EncodeToString(k.Public().(ed25519.PublicKey)); got != want {
+		t.Errorf("public key %s, want %s", got, want)
+	}
+}
+
+func TestRingTrustsEveryKeyInIt(t *testing.T) {
+	k1, k2, k3 := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 16), bytes.Repeat([]byte{3}, 24)
+	ring, err := memberlist.NewKeyring([][]byte{k1, k2}, k1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := ringIdentity{ring: ring}
+	state := func(key []byte) tls.ConnectionState {
+		cert, err := deriveCertificate(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf, err := x509.ParseCertificate(cert.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+	}
+	if !id.trusts(state(k1)) || !id.trusts(state(k2)) || id.trusts(state(k3)) || id.trusts(tls.ConnectionState{}) {
+		t.Error("trusts the wrong keys")
+	}
+	if err := ring.RemoveKey(k2); err != nil {
+		t.Fatal(err)
+	}
+	if id.trusts(state(k2)) {
+		t.Error("trusts a removed key")
+	}
+}
+
+func TestFilesAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := GenerateCertificates(dir); err != nil {
+		t.Fatal(err)
+	}
+	paths := TLSFiles{Cert: filepath.Join(dir, certFile), Key: filepath.Join(dir, keyFile), CA: filepath.Join(dir, caFile)}
+	f, err := newFileIdentity(paths, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := f.expires()
+	ca := Pair{}
+	if ca.Cert, err = os.ReadFile(paths.CA); err != nil {
+		t.Fatal(err)
+	}
+	if ca.Key, err = os.ReadFile(filepath.Join(dir, caKeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	next, err := GenerateCert(ca, "peer", time.Now().Add(48*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(path string, data []byte) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		when := time.Now().Add(time.Hour)
+		if err := os.Chtimes(path, when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(paths.Cert, next.Cert) // a certificate without its key yet
+	if err := f.refresh(); err == nil {
+		t.Error("half a pair was accepted")
+	}
+	if !f.expires().Equal(old) {
+		t.Error("the old certificate did not stay")
+	}
+	write(paths.Key, next.Key)
+	if err := f.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if !f.expires().After(old) {
+		t.Errorf("expires %v, before %v", f.expires(), old)
+	}
+	write(paths.CA, []byte("nothing"))
+	if err := f.refresh(); err == nil {
+		t.Error("an empty authority was accepted")
+	}
+}
+
+func TestGenerateCertificatesNeverOverwrites(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	first, err := GenerateCertificates(dir)
+	if err != nil || len(first) != 4 {
+		t.Fatalf("%v, %v", first, err)
+	}
+	for _, path := range first {
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(path, "key") && st.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", path, st.Mode())
+		}
+	}
+	if _, err := GenerateCertificates(dir); !errors.Is(err, os.ErrExist) {
+		t.Errorf("second time: %v", err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(dir, certFile)), os.Remove(filepath.Join(dir, keyFile))); err != nil {
+		t.Fatal(err)
+	}
+	again, err := GenerateCertificates(dir)
+	if err != nil || len(again) != 2 {
+		t.Errorf("with an authority there: %v, %v", again, err)
+	}
+}
+
+func TestGeneratedKeyIsGood(t *testing.T) {
+	a, err := GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := decodeKeys([]string{a, b + "\n"}); err != nil || len(keys[0]) != 32 || a == b {
+		t.Errorf("%v, %v", keys, err)
+	}
+}
+
+func TestRosterIsBounded(t *testing.T) {
+	r := newRoster(crdt.PeerID{})
+	for i := range rosterMax + 10 {
+		r.apply(string(rune(i)), Member{ID: crdt.PeerID{1, byte(i), byte(i >> 8)}}, Alive, time.Time{})
+	}
+	if n := len(r.list()); n != rosterMax {
+		t.Errorf("%d members are remembered", n)
+	}
+}
