@@ -199,13 +199,19 @@ func (b *blocks) place(parent radix.Key, perPage int, keys []radix.Key, handles 
 // change adjusts the fact part of the sum for one handle and returns the new
 // meta.
 func (b *blocks) change(handle uint64, old, now crdt.Meta) crdt.Meta {
+	space := uint64(0)
+	if len(b.spaced) > 0 {
+		if s, ok := b.spaced[handle]; ok {
+			handle, space = s.base, s.space
+		}
+	}
 	if old.Present() {
 		b.sum.Count--
-		b.sum.Facts ^= crdt.FactHash(handle, 0, old)
+		b.sum.Facts ^= crdt.FactHash(handle, space, old)
 	}
 	if now.Present() {
 		b.sum.Count++
-		b.sum.Facts ^= crdt.FactHash(handle, 0, now)
+		b.sum.Facts ^= crdt.FactHash(handle, space, now)
 	}
 	return now
 }
