@@ -43,6 +43,13 @@ func benchBody(size int, stream bool) string {
 	return `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("some words ", size/11) + `"}]` + options + `}`
 }
 
+// drain reads an answer to its end.
+func drain(res *http.Response) error {
+	defer res.Body.Close()
+	_, err := io.Copy(io.Discard, res.Body)
+	return err
+}
+
 // cpuSeconds is the processor time of this process so far.
 func cpuSeconds() float64 {
 	var usage syscall.Rusage
@@ -75,20 +82,7 @@ func BenchmarkProxy(b *testing.B) {
 			client := NewTransport()
 			defer client.CloseIdleConnections()
 			body := benchBody(c.size, c.chunks > 0)
-			ask := func(url string) time.Duration {
-				begin := time.Now()
-				req, _ := http.NewRequest(http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
-				req.Header.Set("Content-Type", "application/json")
-				res, err := client.RoundTrip(req)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != 200 {
-					b.Fatalf("%d %v", res.StatusCode, err)
-				}
-				_ = res.Body.Close()
-				return time.Since(begin)
-			}
+			ask := func(url string) time.Duration { return benchAsk(b, client, url, body) }
 			var direct, proxied []time.Duration
 			var directCPU, proxiedCPU float64
 			for b.Loop() {
@@ -120,7 +114,7 @@ func BenchmarkProxy(b *testing.B) {
 	}
 }
 
-// nullBody answers without a network.
+// nullTransport answers without a network.
 type nullTransport struct{ body string }
 
 func (n nullTransport) RoundTrip(*http.Request) (*http.Response, error) {
