@@ -1,5 +1,7 @@
 package crdt
 
+import "slices"
+
 // Span is the closed range [From, To] of slot numbers.
 type Span struct{ From, To uint64 }
 
@@ -42,3 +44,19 @@ type Delta struct {
 // Hint tells the block key behind a parent handle that the receiver may have
 // never seen. It is never part of a digest.
 type Hint struct{ Handle, Key uint64 }
+
+// Equal reports whether two contexts name the same state. LastTS is not part
+// of it.
+func (c *Context) Equal(o *Context) bool {
+	return c.Epoch == o.Epoch && c.Anchor == o.Anchor && c.Floor == o.Floor &&
+		slices.Equal(c.Voids, o.Voids) && slices.Equal(c.Above, o.Above) && slices.Equal(c.Lost, o.Lost)
+}
+
+// Knows reports whether slot seq is known: folded or held, not declared lost.
+// O(log spans).
+func (c *Context) Knows(seq uint64) bool {
+	if seq <= c.Floor {
+		return seq >= c.Anchor && !spans(c.Voids).has(seq)
+	}
+	return spans(c.Above).has(seq)
+}

@@ -191,11 +191,12 @@ func (b *MapBlocks) set(e Entry, f Fact) {
 func (b *MapBlocks) put(e Entry, f Fact) {
 	if old, had := b.Facts[e]; had {
 		b.count(e, &old, ^uint64(0))
-		delete(b.Facts, e)
 	}
 	if f.Meta.Present() {
 		b.count(e, &f, 1)
-		b.Facts[e] = f
+		b.Facts[e] = f // in place: callers may be ranging over the map
+	} else {
+		delete(b.Facts, e)
 	}
 }
 

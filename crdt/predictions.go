@@ -1,0 +1,378 @@
+package crdt
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Constants of the predictions. All peers of a mesh must share them.
+const (
+	PredictionKeys     = 1 << 16        // K: keys of one (namespace, replica)
+	PredictionSpaces   = 1 << 14        // (namespace, replica) pairs
+	PredictionAheadMs  = 2_000          // a time further ahead is rejected, never clamped
+	PredictionBucketMs = 16_000         // of anti-entropy sums
+	PredictionMaxTTL   = 60 * 60 * 1000 // ms
+)
+
+// PredictionSink hears which keys become visible and invisible, so that a tree
+// can mirror them. Calls happen inside Join, Expire and Drop.
+type PredictionSink interface {
+	// Show tells a run of consecutive keys of one chain; parent is the key
+	// before it (0 unknown). keys is valid during the call.
+	Show(space PredictionSpace, parent uint64, keys []uint64, timeMs int64)
+	// Hide tells keys in no order. keys is valid during the call.
+	Hide(space PredictionSpace, keys []uint64)
+}
+
+// PredictionsConfig is what Predictions need; zero numbers take the defaults.
+type PredictionsConfig struct {
+	Keys   int            // K, the same on every peer
+	Spaces int            // bound on spaces
+	Sink   PredictionSink // nil: nobody listens
+}
+
+// Predictions is the lattice of predicted blocks: per space and key the last
+// touch, ordered by (time, absent, TTL), joined by pointwise maximum and cut to
+// the K largest; absents take slots of K like any other. Not safe for
+// concurrent use.
+//
+// Touches are kept in groups, one per joined run: a group's keys share their
+// touch, so ordering costs per run and not per key.
+type Predictions struct {
+	cfg    PredictionsConfig
+	spaces map[PredictionSpace]*space
+	due    groupHeap // all groups, by due
+
+	hide, show, victims []uint64 // scratch
+}
+
+// space is the set of one (namespace, replica).
+type space struct {
+	id   PredictionSpace
+	of   map[uint64]*group // key -> the group of its last touch
+	rank groupHeap         // by touch: what K cuts first
+	sums map[int64]*bucketSum
+}
+
+type bucketSum struct {
+	xor   uint64
+	count uint32
+}
+
+// NewPredictions makes an empty lattice.
+func NewPredictions(cfg PredictionsConfig) *Predictions {
+	if cfg.Keys <= 0 {
+		cfg.Keys = PredictionKeys
+	}
+	if cfg.Spaces <= 0 {
+		cfg.Spaces = PredictionSpaces
+	}
+	return &Predictions{
+		cfg: cfg, spaces: make(map[PredictionSpace]*space),
+		due: groupHeap{less: func(a, b *group) bool { return a.due < b.due }, at: func(g *group) *int { return &g.dueAt }},
+	}
+}
+
+// Join joins predictions, own or another peer's. rejected counts those whose
+// time lies more than 2 s ahead or whose TTL or space is out of bounds; one
+// that is over already changes nothing. Cost: about 0.1 us a key.
+func (p *Predictions) Join(list []Prediction, nowMs int64) (rejected int) {
+	for i := range list {
+		if !p.join(&list[i], nowMs) {
+			rejected++
+		}
+	}
+	return rejected
+}
+
+func (p *Predictions) join(in *Prediction, nowMs int64) bool {
+	if in.Time > nowMs+PredictionAheadMs || in.Time < 0 || in.TTL <= 0 || in.TTL > PredictionMaxTTL {
+		return false
+	}
+	t := touch{in.Time, in.Absent, in.TTL}
+	if len(in.Keys) == 0 || t.dropAt() <= nowMs {
+		return true
+	}
+	s := p.spaces[in.Space]
+	if s == nil {
+		if len(p.spaces) >= p.cfg.Spaces {
+			return false
+		}
+		s = newSpace(in.Space)
+		p.spaces[in.Space] = s
+	}
+	p.take(s, in, t, nowMs)
+	p.trim(s)
+	return true
+}
+
+func newSpace(id PredictionSpace) *space {
+	return &space{
+		id: id, of: make(map[uint64]*group), sums: make(map[int64]*bucketSum),
+		rank: groupHeap{less: func(a, b *group) bool { return a.touch.less(b.touch) }, at: func(g *group) *int { return &g.rankAt }},
+	}
+}
+
+// take makes a group of the keys that this touch is the last of.
+func (p *Predictions) take(s *space, in *Prediction, t touch, nowMs int64) {
+	g := &group{touch: t, space: s, shown: !t.absent && nowMs < t.over()}
+	first, last, repeated := -1, -1, false
+	p.hide, p.show = p.hide[:0], p.show[:0]
+	showFrom := 0 // index in in.Keys of the run being shown
+	for i, key := range in.Keys {
+		old := s.of[key]
+		if old != nil && !old.touch.less(t) {
+			repeated = repeated || old == g
+			continue
+		}
+		was := old != nil && old.shown
+		if old != nil {
+			p.leave(s, old, key)
+		}
+		s.of[key] = g
+		s.sum(t, key, 1)
+		g.live++
+		if first < 0 {
+			first = i
+		}
+		last = i
+		switch {
+		case g.shown && !was:
+			if len(p.show) > 0 && showFrom+len(p.show) != i {
+				p.flushShow(s, in, showFrom, t.at)
+			}
+			if len(p.show) == 0 {
+				showFrom = i
+			}
+			p.show = append(p.show, key)
+		case was && !g.shown:
+			p.hide = append(p.hide, key)
+		}
+	}
+	if g.live == 0 {
+		return
+	}
+	g.keys = slices.Clone(in.Keys[first : last+1])
+	if repeated {
+		g.keys = unique(g.keys)
+	}
+	g.parent = in.keyBefore(first)
+	g.shrinkAt = len(g.keys) / 2
+	g.due = t.dropAt()
+	if g.shown {
+		g.due = t.over()
+	}
+	s.rank.push(g)
+	p.due.push(g)
+	p.flushShow(s, in, showFrom, t.at)
+	p.flushHide(s)
+}
+
+// unique drops later repetitions, which no chain has.
+func unique(keys []uint64) []uint64 {
+	seen := make(map[uint64]bool, len(keys))
+	return slices.DeleteFunc(keys, func(k uint64) bool {
+		was := seen[k]
+		seen[k] = true
+		return was
+	})
+}
+
+func (in *Prediction) keyBefore(i int) uint64 {
+	if i == 0 {
+		return in.Parent
+	}
+	return in.Keys[i-1]
+}
+
+func (p *Predictions) flushShow(s *space, in *Prediction, from int, at int64) {
+	if len(p.show) > 0 && p.cfg.Sink != nil {
+		p.cfg.Sink.Show(s.id, in.keyBefore(from), p.show, at)
+	}
+	p.show = p.show[:0]
+}
+
+func (p *Predictions) flushHide(s *space) {
+	if len(p.hide) > 0 && p.cfg.Sink != nil {
+		p.cfg.Sink.Hide(s.id, p.hide)
+	}
+	p.hide = p.hide[:0]
+}
+
+// leave takes a key out of its group.
+func (p *Predictions) leave(s *space, g *group, key uint64) {
+	s.sum(g.touch, key, ^uint32(0))
+	if g.live--; g.live == 0 {
+		s.rank.remove(g)
+		p.due.remove(g)
+		g.keys = nil
+	} else if g.live < g.shrinkAt {
+		g.shrink()
+	}
+}
+
+// sum adds (by 1) or takes away (by -1) a key's touch.
+func (s *space) sum(t touch, key uint64, by uint32) {
+	b := bucketOf(t.at)
+	e := s.sums[b]
+	if e == nil {
+		e = &bucketSum{}
+		s.sums[b] = e
+	}
+	e.xor ^= t.hash(key)
+	if e.count += by; e.count == 0 {
+		delete(s.sums, b)
+	}
+}
+
+// trim cuts a space to its K largest touches; of equal touches the smallest
+// keys go.
+func (p *Predictions) trim(s *space) {
+	for over := len(s.of) - p.cfg.Keys; over > 0; over = len(s.of) - p.cfg.Keys {
+		least := s.rank.list[0].touch
+		p.victims = p.victims[:0]
+		var groups []*group
+		for len(s.rank.list) > 0 && s.rank.list[0].touch == least {
+			g := s.rank.list[0]
+			s.rank.remove(g)
+			groups = append(groups, g)
+			for _, key := range g.keys {
+				if s.of[key] == g {
+					p.victims = append(p.victims, key)
+				}
+			}
+		}
+		for _, g := range groups {
+			s.rank.push(g)
+		}
+		slices.Sort(p.victims)
+		p.victims = slices.Compact(p.victims)
+		p.hide = p.hide[:0]
+		for _, key := range p.victims[:min(over, len(p.victims))] {
+			p.forget(s, key)
+		}
+		p.flushHide(s)
+	}
+}
+
+// forget drops a key.
+func (p *Predictions) forget(s *space, key uint64) {
+	g := s.of[key]
+	delete(s.of, key)
+	if g.shown {
+		p.hide = append(p.hide, key)
+	}
+	p.leave(s, g, key)
+}
+
+// Expire hides what is older than its TTL and, a bucket later, forgets it. It
+// returns the time at which it should be called again; 0 if nothing is left.
+func (p *Predictions) Expire(nowMs int64) (next int64) {
+	for len(p.due.list) > 0 && p.due.list[0].due <= nowMs {
+		g := p.due.list[0]
+		s := g.space
+		p.hide = p.hide[:0]
+		if g.shown {
+			g.eachLive(func(_ int, key uint64) { p.hide = append(p.hide, key) })
+			p.flushHide(s)
+			g.shown = false
+			p.due.remove(g)
+			g.due = g.touch.dropAt()
+			p.due.push(g)
+			continue
+		}
+		p.victims = p.victims[:0]
+		g.eachLive(func(_ int, key uint64) { p.victims = append(p.victims, key) })
+		for _, key := range p.victims {
+			p.forget(s, key)
+		}
+		if len(s.of) == 0 {
+			delete(p.spaces, s.id)
+		}
+	}
+	if len(p.due.list) == 0 {
+		return 0
+	}
+	return p.due.list[0].due
+}
+
+// Drop forgets all predictions of one replica.
+func (p *Predictions) Drop(replica StreamID) {
+	for id, s := range p.spaces {
+		if id.Replica != replica {
+			continue
+		}
+		p.hide = p.hide[:0]
+		for key, g := range s.of {
+			if g.shown {
+				p.hide = append(p.hide, key)
+			}
+		}
+		slices.Sort(p.hide)
+		for _, g := range s.rank.list {
+			p.due.remove(g)
+		}
+		delete(p.spaces, id)
+		p.flushHide(s)
+	}
+}
+
+// Visible reports whether a key is predicted at a space now. O(1).
+func (p *Predictions) Visible(id PredictionSpace, key uint64, nowMs int64) bool {
+	s := p.spaces[id]
+	if s == nil {
+		return false
+	}
+	g := s.of[key]
+	return g != nil && !g.touch.absent && nowMs < g.touch.over()
+}
+
+// Len counts the touches kept, absents and expired ones included.
+func (p *Predictions) Len() (keys, spaces int) {
+	for _, s := range p.spaces {
+		keys += len(s.of)
+	}
+	return keys, len(p.spaces)
+}
+
+// Sums returns one XOR per space and bucket of time, sorted, after expiring.
+// Two peers with equal touches have equal sums.
+func (p *Predictions) Sums(nowMs int64) []PredictionSum {
+	p.Expire(nowMs)
+	var out []PredictionSum
+	for id, s := range p.spaces {
+		for b, e := range s.sums {
+			out = append(out, PredictionSum{Space: id, Bucket: b, XOR: e.xor, Count: e.count})
+		}
+	}
+	slices.SortFunc(out, func(a, b PredictionSum) int {
+		return cmp.Or(compareSpaces(a.Space, b.Space), cmp.Compare(a.Bucket, b.Bucket))
+	})
+	return out
+}
+
+// Of returns the touches of one space and bucket as runs, in a stable order.
+// O(groups of the space).
+func (p *Predictions) Of(id PredictionSpace, bucket int64) []Prediction {
+	s := p.spaces[id]
+	if s == nil {
+		return nil
+	}
+	var out []Prediction
+	for _, g := range s.rank.list {
+		if bucketOf(g.touch.at) == bucket {
+			out = g.appendRuns(out)
+		}
+	}
+	slices.SortFunc(out, func(a, b Prediction) int {
+		ta, tb := touch{a.Time, a.Absent, a.TTL}, touch{b.Time, b.Absent, b.TTL}
+		switch {
+		case ta.less(tb):
+			return -1
+		case tb.less(ta):
+			return 1
+		}
+		return cmp.Compare(a.Keys[0], b.Keys[0])
+	})
+	return out
+}
