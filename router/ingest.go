@@ -313,7 +313,7 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 		if _, ok := g.peer.index.Prior(r.Stream); ok {
 			s.State = "ok"
 		} else {
-			s.State, s.Detail = "waiting", "its owners have not told anything yet"
+			s.State, s.Detail = "idle", "no event came yet"
 		}
 		return s
 	}

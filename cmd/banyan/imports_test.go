@@ -38,11 +38,12 @@ var allowed = map[string][]string{
 	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
 	"simulation/workload": {},
+	"simulation/demo":     {"simulation/workload", "router/console"},
 	"simulation/standin":  {"router/kvevents/zmtp", "router/kvevents", "router/openai", "simulation/replica", "simulation/workload"},
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "simulation/replica", "simulation/workload"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "simulation/replica"}
 
 type listed struct {
 	ImportPath string

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/hashicorp/go-hclog"
-
-	"os"
 
 	"github.com/banyan-llm/banyan/router"
 )

@@ -22,14 +22,18 @@ func (s *Status) WriteTable(w io.Writer, width int) error {
 			up++
 		}
 	}
-	alive := 0
+	alive, members := 0, 0
 	for _, p := range s.Peers {
-		if p.State == "alive" {
+		switch p.State {
+		case "alive":
 			alive++
+			members++
+		case "failed":
+			members++
 		}
 	}
 	out.line("%s  %s, %d/%d peers, %d/%d replicas, %d divergent streams  (seen from %s, %s)",
-		s.Label, verdict, alive, len(s.Peers), up, len(s.Replicas), s.Mesh.Divergent, s.Name,
+		s.Label, verdict, alive, members, up, len(s.Replicas), s.Mesh.Divergent, s.Name,
 		time.UnixMilli(s.TimeMs).Format("15:04:05"))
 	out.line("")
 	out.table(peerRows(s))

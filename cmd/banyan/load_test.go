@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "banyan.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPrecedenceIsDefaultFileEnvironmentFlag(t *testing.T) {
+	path := writeFile(t, "mesh: {insecure: true, name: file, label: file}\npolicy: random\ndrain: {delay: 1s}\n")
+	env := []string{"BANYAN_MESH_NAME=env", "BANYAN_POLICY=prefix", "PATH=/bin"}
+	l, err := loadConfig([]string{"--config", path, "--policy", "cost", "--mesh.join", "a:1, b:2"}, env, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := l.cfg
+	if c.Grid != 16 || c.Mesh.Label != "file" || c.Mesh.Name != "env" || c.Policy != "cost" || c.Drain.Delay != time.Second {
+		t.Errorf("grid %d label %q name %q policy %q delay %v", c.Grid, c.Mesh.Label, c.Mesh.Name, c.Policy, c.Drain.Delay)
+	}
+	if len(c.Mesh.Join) != 2 || c.Mesh.Join[1] != "b:2" {
+		t.Errorf("seeds %q", c.Mesh.Join)
+	}
+}
+
+func TestAllFaultsAreReportedAtOnceByKey(t *testing.T) {
+	path := writeFile(t, "polcy: ttft\nmesh: {joni: [a]}\nreplicas: [{url: nonsense}]\n")
+	_, err := loadConfig([]string{"--config", path, "--grid", "many", "--http.listen", "nowhere", "--drain.delay", "soon"},
+		[]string{"BANYAN_POLICI=random"}, &bytes.Buffer{})
+	if err == nil {
+		t.Fatal("no fault found")
+	}
+	for _, want := range []string{"polcy", "joni", "grid", "http.listen", "drain.delay", "BANYAN_POLICI", "did you mean BANYAN_POLICY", "mesh.key", "banyan keygen"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+}
+
+func TestPrintConfigMasksSecretsAndIsReadBack(t *testing.T) {
+	key := "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	path := writeFile(t, "mesh: {key: "+key+"}\nreplicas: [{url: 'http://r:1', credentials: hush}]\n")
+	l, err := loadConfig([]string{"--config", path}, nil, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := printConfig(&out, l.cfg); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Contains(text, key) || strings.Contains(text, "hush") || !strings.Contains(text, masked) {
+		t.Errorf("secrets are not masked:\n%s", text)
+	}
+	if l.cfg.Replicas[0].Credentials != "hush" {
+		t.Error("masking changed the configuration itself")
+	}
+	again := writeFile(t, strings.ReplaceAll(out.String(), masked, key))
+	if _, err := loadConfig([]string{"--config", again}, nil, &bytes.Buffer{}); err != nil {
+		t.Errorf("the printed configuration is not read back: %v", err)
+	}
+}
+
+func TestEverySettingHasAFlagAnEnvironmentVariableAndADescription(t *testing.T) {
+	l := loaded{}
+	for _, o := range options(&l.cfg) {
+		if o.doc == "" && o.key != "replicas" {
+			t.Errorf("%s has no description", o.key)
+		}
+		if !strings.HasPrefix(o.env(), "BANYAN_") || strings.ContainsAny(o.env(), ".-") {
+			t.Errorf("%s has the environment variable %s", o.key, o.env())
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		code int
+		out  string // part of stdout
+		err  string // part of stderr
+	}{
+		{[]string{}, exitUsage, "banyan serve", ""},
+		{[]string{"--help"}, exitOK, "banyan demo", ""},
+		{[]string{"version"}, exitOK, "banyan", ""},
+		{[]string{"srve"}, exitUsage, "", `no command "srve"`},
+		{[]string{"serve"}, exitUsage, "", "mesh.key"},
+		{[]string{"serve", "--nope"}, exitUsage, "", "nope"},
+		{[]string{"serve", "--insecure-mesh", "extra"}, exitUsage, "", "unexpected argument"},
+		{[]string{"serve", "--config", "/does/not/exist.yaml"}, exitUsage, "", "exist.yaml"},
+		{[]string{"demo", "--peers", "1"}, exitUsage, "", "--peers"},
+		{[]string{"replica", "--layout", "xml"}, exitUsage, "", "layout"},
+		{[]string{"status", "--peer", "127.0.0.1:1"}, exitFailed, "", "is a peer running there"},
+		{[]string{"drain"}, exitUsage, "", "name one replica"},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), tc.args, &out, &errs); code != tc.code {
+			t.Errorf("%q: exit code %d, want %d (%s)", tc.args, code, tc.code, errs.String())
+		}
+		if !strings.Contains(out.String(), tc.out) || !strings.Contains(errs.String(), tc.err) {
+			t.Errorf("%q: stdout %q, stderr %q", tc.args, out.String(), errs.String())
+		}
+	}
+}
+
+func TestPortInUseIsAClearError(t *testing.T) {
+	first, errs := &bytes.Buffer{}, &bytes.Buffer{}
+	l := listenLoopback(t)
+	code := run(t.Context(), []string{
+		"serve", "--insecure-mesh", "--http.listen", l, "--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0", "--log.level", "error",
+	}, first, errs)
+	if code != exitFailed || !strings.Contains(errs.String(), "http.listen") || !strings.Contains(errs.String(), "in use") {
+		t.Errorf("exit code %d, stderr %q", code, errs.String())
+	}
+}
