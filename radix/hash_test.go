@@ -144,7 +144,7 @@ func TestInputsThatDifferDifferInHash(t *testing.T) {
 // low bits, chained and not.
 func TestStructuredBlocksDoNotCollide(t *testing.T) {
 	h := NewHasher([]byte("x"))
-	n := 1 << 20
+	n := 1 << 18
 	if testing.Short() {
 		n = 1 << 16
 	}

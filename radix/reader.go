@@ -1,10 +1,5 @@
 package radix
 
-import (
-	"math/bits"
-	"slices"
-)
-
 // Reader matches queries. It takes no lock, never waits and never makes the
 // writer wait. It is safe for concurrent use; one per worker is fastest.
 type Reader struct {
@@ -33,7 +28,6 @@ func (r *Reader) Match(keys []Key, m *Match) {
 	walk := walk{t: t, m: m, set: noSet}
 	walk.run(keys)
 	s.leave()
-	m.list()
 }
 
 // walk is one match in progress.
@@ -141,61 +135,30 @@ func (k *walk) apply(id, pos uint32) bool {
 	planes, width := k.t.sets.planes(id)
 	first := k.set == noSet
 	k.set = id
-	if first {
-		return k.begin(planes, width)
-	}
 	m := k.m
 	left := uint64(0)
-	for i := range m.seen {
-		any := m.alive[ClassAny][i]
-		if any == 0 {
-			continue
-		}
+	for i := range m.words {
 		var set [Classes]uint64
 		if i < width {
 			set = [Classes]uint64{planes[i], planes[width+i], planes[2*width+i]}
 		}
-		for c := range set {
-			for drop := m.alive[c][i] &^ set[c]; drop != 0; drop &= drop - 1 {
-				m.depth[i*64+bits.TrailingZeros64(drop)][c] = pos
-			}
-			m.alive[c][i] &= set[c]
+		w := &m.words[i]
+		if first {
+			w.begin(&set, m.depth[i*64:])
+		} else if w.alive[ClassAny] != 0 {
+			w.keep(&set, m.depth[i*64:], pos)
 		}
-		left |= m.alive[ClassAny][i]
+		left |= w.alive[ClassAny]
 	}
 	return left != 0
 }
 
-// begin takes the first block's set.
-func (k *walk) begin(planes []uint64, width int) bool {
-	m := k.m
-	for i := range m.seen {
-		var set [Classes]uint64
-		if i < width {
-			set = [Classes]uint64{planes[i], planes[width+i], planes[2*width+i]}
-		}
-		m.seen[i] = set[ClassAny]
-		for c := range set {
-			m.alive[c][i] = set[c]
-		}
-		for rest := set[ClassAny]; rest != 0; rest &= rest - 1 {
-			m.depth[i*64+bits.TrailingZeros64(rest)] = [Classes]uint32{}
-		}
-	}
-	return !slices.Equal(m.seen, nil) && !isZero(m.seen)
-}
-
 // end gives everybody who is still there the full depth.
 func (k *walk) end(pos uint32) {
-	m := k.m
 	if k.set == noSet {
 		return
 	}
-	for c := range m.alive {
-		for i, rest := range m.alive[c] {
-			for ; rest != 0; rest &= rest - 1 {
-				m.depth[i*64+bits.TrailingZeros64(rest)][c] = pos
-			}
-		}
+	for i := range k.m.words {
+		k.m.words[i].keep(&[Classes]uint64{}, k.m.depth[i*64:], pos)
 	}
 }
