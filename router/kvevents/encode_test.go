@@ -52,11 +52,6 @@ func (p *pack) str(s string) *pack {
 	return p
 }
 
-func (p *pack) bin(s string) *pack {
-	p.b = append(append(p.b, 0xc4, byte(len(s))), s...)
-	return p
-}
-
 func (p *pack) nums(v ...uint64) *pack {
 	p.array(len(v))
 	for _, x := range v {

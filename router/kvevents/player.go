@@ -8,6 +8,9 @@ import (
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
+// replayQuiet is how long a replay that has begun may say nothing.
+const replayQuiet = 500 * time.Millisecond
+
 // played is one item of a replay.
 type played struct {
 	run      uint64
@@ -81,11 +84,20 @@ func (p *player) attempt(ctx context.Context, run, from uint64) (complete bool, 
 	if err := d.Send(ReplayRequest(from - 1)...); err != nil {
 		return false, err
 	}
+	// The end marker can be lost like any batch: silence ends a replay too.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var quiet *time.Timer
 	for {
 		frames, err := d.Recv(ctx)
 		if err != nil {
 			return false, err
 		}
+		if quiet == nil {
+			quiet = time.AfterFunc(replayQuiet, cancel)
+			defer quiet.Stop()
+		}
+		quiet.Stop()
 		f, err := ParseReplay(frames)
 		if err != nil {
 			return false, err
@@ -96,6 +108,7 @@ func (p *player) attempt(ctx context.Context, run, from uint64) (complete bool, 
 		if !p.put(ctx, played{run: run, frame: f, at: time.Now()}) {
 			return false, ctx.Err()
 		}
+		quiet.Reset(replayQuiet)
 	}
 }
 

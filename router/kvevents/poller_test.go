@@ -96,7 +96,7 @@ func TestPollerNumbersGapsAndRestarts(t *testing.T) {
 
 func TestPollerTakesOver(t *testing.T) {
 	sink := newRecordSink()
-	sink.preset = Prior{Epoch: 50, Anchor: 1, LastSeq: 9}
+	sink.prior = Prior{Epoch: 50, Anchor: 1, LastSeq: 9}
 	p := newTestPoller(t, trtServer(t, list(trtStored(11, 100, "5", 6, 32))).URL, sink)
 	if err := p.Poll(context.Background()); err != nil {
 		t.Fatal(err)

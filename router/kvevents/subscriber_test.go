@@ -115,33 +115,20 @@ func (e *fakeEngine) lost(seq uint64) bool {
 
 // recordSink keeps what was delivered, as a mesh of one peer would.
 type recordSink struct {
-	mu      sync.Mutex
-	slots   map[uint64]map[uint64]crdt.Slot
-	anchors map[uint64]uint64
-	gone    spans
-	preset  Prior
+	mu    sync.Mutex
+	slots map[uint64]map[uint64]crdt.Slot
+	gone  spans
+	prior Prior
 }
 
 func newRecordSink() *recordSink {
-	return &recordSink{slots: map[uint64]map[uint64]crdt.Slot{}, anchors: map[uint64]uint64{}}
+	return &recordSink{slots: map[uint64]map[uint64]crdt.Slot{}}
 }
 
 func (s *recordSink) Prior(crdt.StreamID) (Prior, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.preset
-	for epoch, slots := range s.slots {
-		if epoch < p.Epoch {
-			continue
-		}
-		p = Prior{Epoch: epoch, Anchor: s.anchors[epoch]}
-		for seq, slot := range slots {
-			if seq > p.LastSeq {
-				p.LastSeq, p.LastTS = seq, slot.TS
-			}
-		}
-	}
-	return p, p.Epoch != 0
+	return s.prior, s.prior.Epoch != 0
 }
 
 func (s *recordSink) Deliver(d Delivery) {
@@ -150,9 +137,14 @@ func (s *recordSink) Deliver(d Delivery) {
 	if s.slots[d.Epoch] == nil {
 		s.slots[d.Epoch] = map[uint64]crdt.Slot{}
 	}
-	s.anchors[d.Epoch] = d.Anchor
+	if d.Epoch > s.prior.Epoch {
+		s.prior = Prior{Epoch: d.Epoch, Anchor: d.Anchor}
+	}
 	for _, slot := range d.Slots {
 		s.slots[d.Epoch][slot.Seq] = slot
+		if d.Epoch == s.prior.Epoch && slot.Seq > s.prior.LastSeq {
+			s.prior.LastSeq, s.prior.LastTS = slot.Seq, slot.TS
+		}
 	}
 }
 
@@ -303,7 +295,7 @@ func TestSubscriberTakesOver(t *testing.T) {
 		e.emit(false)
 	}
 	sink := newRecordSink()
-	sink.preset = Prior{Epoch: 777, Anchor: 1, Floor: 3, LastSeq: 3, LastTS: 1002_000_000}
+	sink.prior = Prior{Epoch: 777, Anchor: 1, Floor: 3, LastSeq: 3, LastTS: 1002_000_000}
 	follow(t, e, sink, true)
 	e.ready(t)
 	e.emit(true)

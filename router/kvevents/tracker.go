@@ -255,7 +255,12 @@ func (t *Tracker) live(s crdt.Slot) {
 
 // admit delivers a live slot unless it is known or proves a restart.
 func (t *Tracker) admit(s crdt.Slot) {
-	if t.inc.epoch == 0 {
+	switch {
+	case t.inc.epoch == 0 && t.replay && s.Seq > 1:
+		t.search(Seeking, discover, 1) // it had nothing when asked, and has by now
+		t.hold(s)
+		return
+	case t.inc.epoch == 0:
 		t.settleOn(&s)
 	}
 	if t.phase == Quarantined {

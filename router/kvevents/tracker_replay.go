@@ -36,7 +36,8 @@ type fetch struct {
 	missing  spans
 	since    int64  // ms
 	attempts int    // of this fetch
-	idle     int    // in a row without progress
+	idle     int    // answered ones in a row without progress
+	heard    bool   // this attempt brought something
 	before   uint64 // missing when this attempt began
 }
 
@@ -143,7 +144,7 @@ func (t *Tracker) replayEnded(complete bool) {
 	case t.holding():
 		t.settle()
 	case t.fetch.running:
-		t.fetchEnded()
+		t.fetchEnded(complete)
 	}
 }
 
@@ -267,7 +268,7 @@ func (t *Tracker) giveUpBroken() {
 // attempt asks for the replay from just before the first hole: the slot before
 // it tells whether it is still the same incarnation.
 func (t *Tracker) attempt(again bool) {
-	t.fetch.running = true
+	t.fetch.running, t.fetch.heard = true, false
 	t.fetch.attempts++
 	t.fetch.before = t.fetch.missing.count()
 	t.ask(max(t.fetch.missing[0].From-1, 1), again)
@@ -275,6 +276,7 @@ func (t *Tracker) attempt(again bool) {
 
 // fetched takes one replayed slot while holes are being filled.
 func (t *Tracker) fetched(s crdt.Slot) {
+	t.fetch.heard = true
 	if t.inc.judge(&s) == other {
 		t.search(Seeking, discover, 1)
 		t.seek.suspect = true
@@ -284,20 +286,22 @@ func (t *Tracker) fetched(s crdt.Slot) {
 	m := t.fetch.missing
 	if len(m) == 0 || s.Seq >= m[len(m)-1].To {
 		t.out.StopReplay = true
-		t.fetchEnded()
+		t.fetchEnded(true)
 	}
 }
 
 // fetchEnded decides whether to ask again: the replay is lossy, so a hole is
-// given up only after attempts without progress.
-func (t *Tracker) fetchEnded() {
+// given up only after attempts without progress. One that was not answered at
+// all says nothing about the holes.
+func (t *Tracker) fetchEnded(complete bool) {
 	f := &t.fetch
 	f.running = false
 	t.giveUpBroken()
 	n := f.missing.count()
-	if n < f.before {
+	switch {
+	case n < f.before:
 		f.idle = 0
-	} else {
+	case complete || f.heard:
 		f.idle++
 	}
 	switch {

@@ -97,6 +97,16 @@ func TestTrackerReplayFailsOpen(t *testing.T) {
 	s.do(ReplayEnded{false}, deliver(1, 5, 5))
 }
 
+func TestTrackerAsksAgainWhenThereIsSomething(t *testing.T) {
+	s := newScript(t, true)
+	s.do(Connected{}, "replay 1")
+	s.do(ReplayEnded{true}, "") // a young engine
+	s.do(Live{slot(1, 3)}, "replay 1")
+	s.do(Replayed{slot(1, 1)}, deliver(1, 1, 1))
+	s.do(Replayed{slot(1, 2)}, deliver(1, 1, 2))
+	s.do(ReplayEnded{true}, deliver(1, 1, 3))
+}
+
 func TestTrackerHoldEnds(t *testing.T) {
 	s := newScript(t, true)
 	s.do(Connected{}, "replay 1")
@@ -177,6 +187,19 @@ func TestTrackerReplayIsLossy(t *testing.T) {
 	s.do(Replayed{slot(1, 8)}, deliver(1, 1, 8)+"; stop; again 6")
 	s.do(ReplayEnded{true}, "again 6")
 	s.do(ReplayEnded{true}, "exhausted 7-7")
+}
+
+func TestTrackerUnansweredReplayIsNoAnswer(t *testing.T) {
+	s := newScript(t, true)
+	s.do(Connected{}, "replay 1")
+	s.do(Replayed{slot(1, 1)}, deliver(1, 1, 1))
+	s.do(ReplayEnded{true}, "")
+	s.do(Live{slot(1, 3)}, deliver(1, 1, 3))
+	s.do(Wanted{[]crdt.Span{{From: 2, To: 2}}}, "replay 1")
+	for range maxAttempts - 1 {
+		s.do(ReplayEnded{false}, "again 1")
+	}
+	s.do(ReplayEnded{false}, "exhausted 2-2")
 }
 
 func TestTrackerUndecodableIsGivenUpAtOnce(t *testing.T) {

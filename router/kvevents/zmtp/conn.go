@@ -82,12 +82,12 @@ func (c *conn) send(b []byte) error {
 }
 
 // sendBatch writes several messages at once, waiting as long as the peer
-// takes: the queue behind it is what is bounded.
-func (c *conn) sendBatch(batch net.Buffers) error {
+// takes: the queue behind it is what is bounded. It consumes the slice.
+func (c *conn) sendBatch(batch [][]byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	_ = c.nc.SetWriteDeadline(time.Time{})
-	_, err := batch.WriteTo(c.nc)
+	_, err := (*net.Buffers)(&batch).WriteTo(c.nc)
 	return err
 }
 

@@ -3,7 +3,6 @@ package zmtp
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -114,9 +113,8 @@ func (p *Pub) serve(ctx context.Context, c *conn, _ uint64) error {
 		p.pmu.Unlock()
 	}()
 	p.wg.Go(func() {
-		if s.write(ctx, c) != nil {
-			_ = c.nc.Close()
-		}
+		s.write(ctx, c)
+		_ = c.nc.Close()
 	})
 	for {
 		it, err := c.receive()
@@ -194,15 +192,15 @@ func (s *subscriber) subscribed() bool {
 }
 
 // write sends the queue until ctx or the connection ends.
-func (s *subscriber) write(ctx context.Context, c *conn) error {
+func (s *subscriber) write(ctx context.Context, c *conn) {
 	batch := make([][]byte, 0, maxWriteBatch)
 	for {
 		var err error
 		if batch, err = s.queue.take(ctx, batch[:0], maxWriteBatch); err != nil {
-			return err
+			return
 		}
-		if err := c.sendBatch(net.Buffers(append([][]byte(nil), batch...))); err != nil {
-			return err
+		if c.sendBatch(batch) != nil {
+			return
 		}
 	}
 }
