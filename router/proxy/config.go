@@ -42,7 +42,8 @@ type Config struct {
 
 	// Retried is called when a try is given up for another one.
 	Retried func(cause Cause)
-	// Refused is called for every answer the proxy gives by itself.
+	// Refused is called for every answer that is not a try's own: those and
+	// the results with Answered are all answers clients get.
 	Refused func(status int)
 	// Overhead is called once a request with the time between the end of the
 	// client's body and the first dispatch.
@@ -158,7 +159,9 @@ type Result struct {
 	TTFT       time.Duration // dispatch to first token; 0 if not streamed or none came
 	Duration   time.Duration // dispatch to end
 	ClientGone bool          // the client left first
-	Retried    bool          // another try follows
+	Failed     bool          // the replica reported an error inside the stream
+	Answered   bool          // the client was given this try's answer, or a part of it
+	Retried    bool          // another try follows, if Pick has a target
 }
 
 // Model is one entry of /v1/models.

@@ -23,6 +23,7 @@ func (x *exchange) deliver(t *try) {
 		x.refuseStatus(t)
 		return
 	}
+	t.result.Answered = true
 	cut := x.relay(t)
 	if t.result.ClientGone {
 		x.left()
@@ -34,11 +35,20 @@ func (x *exchange) deliver(t *try) {
 	}
 }
 
+// passable reports whether the answer of a failed try is a whole one of the
+// API, that a client can be given if no other replica answers.
+func (t *try) passable() bool {
+	return t.result.Cause == CauseStatus && t.firstErr == nil && len(t.held) < maxHeldBytes && isJSON(t.res.Header.Get("Content-Type"))
+}
+
 // deliverHeld passes on the error answer of the last try.
 func (x *exchange) deliverHeld(t *try) {
-	if t.firstErr != nil || !isJSON(t.res.Header.Get("Content-Type")) || len(t.held) == maxHeldBytes {
+	if !t.passable() {
 		x.refuseStatus(t)
 		return
+	}
+	if !t.result.Answered && x.cfg.Refused != nil {
+		x.cfg.Refused(t.res.StatusCode) // Done was told that another try follows
 	}
 	x.inbound(t.res.Header, t.target)
 	x.w.Header().Set("Content-Length", strconv.Itoa(len(t.held)))
@@ -186,6 +196,7 @@ func (s *sink) note(e openai.Event) openai.Chunk {
 	if chunk.Usage.Known {
 		result.Usage = chunk.Usage
 	}
+	result.Failed = result.Failed || chunk.Failed
 	if chunk.Finish != "" {
 		result.Finish = chunk.Finish
 	}

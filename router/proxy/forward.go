@@ -53,6 +53,7 @@ func (x *exchange) forward() {
 			return
 		}
 		t.result.Retried = x.mayRetry(t)
+		t.result.Answered = !t.result.Retried && t.passable() && !t.result.ClientGone
 		x.finish(t)
 		last = t
 		if !t.result.Retried {

@@ -117,7 +117,8 @@ func (g *rig) do(method, path, body string, header http.Header) answer {
 	g.t.Helper()
 	req, err := http.NewRequest(method, g.front.URL+path, strings.NewReader(body))
 	if err != nil {
-		g.t.Fatal(err)
+		g.t.Error(err)
+		return answer{err: err}
 	}
 	for name, values := range header {
 		req.Header[name] = values
@@ -127,7 +128,8 @@ func (g *rig) do(method, path, body string, header http.Header) answer {
 	}
 	res, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		g.t.Fatal(err)
+		g.t.Error(err)
+		return answer{err: err}
 	}
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
