@@ -137,6 +137,7 @@ type Tracker struct {
 	phase  Phase
 	inc    incarnation
 	broken spans   // undecodable slots of inc: no replay can help
+	doubt  bool    // the last replay was empty: the next live slot asks again
 	bumps  []int64 // times of recent restarts, ms
 	until  int64   // end of quarantine, ms
 	seek   seek    // while Seeking or Verifying
@@ -248,6 +249,10 @@ func (t *Tracker) live(s crdt.Slot) {
 		t.stats.Ignored++
 	case t.holding():
 		t.hold(s)
+	case t.doubt:
+		t.doubt = false
+		t.search(Verifying, verify, t.inc.last)
+		t.hold(s)
 	default:
 		t.admit(s)
 	}
@@ -351,7 +356,7 @@ func (t *Tracker) mint(s *crdt.Slot) bool {
 // forget drops what belongs to the incarnation before, of this step too:
 // nobody sees it any more.
 func (t *Tracker) forget() {
-	t.broken, t.fetch = nil, fetch{}
+	t.broken, t.fetch, t.doubt = nil, fetch{}, false
 	t.out.Deliver, t.out.Exhausted = nil, nil
 }
 

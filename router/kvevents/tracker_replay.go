@@ -141,6 +141,9 @@ func (t *Tracker) replayEnded(complete bool) {
 		t.search(Verifying, discover, 1) // it has nothing that high: perhaps it restarted
 	case t.holding() && complete && len(t.seek.got) == 0 && len(t.seek.held) > 0:
 		t.contradicted()
+	case t.holding() && complete && len(t.seek.got) == 0 && t.inc.epoch != 0:
+		t.doubt = true // who has nothing is hardly the process we know
+		t.settle()
 	case t.holding():
 		t.settle()
 	case t.fetch.running:
