@@ -24,7 +24,8 @@ type generation struct {
 	seed   uint64   // of the answer
 	lora   string
 	salt   string
-	keys   []uint64
+	keys   []uint64 // names of its pages in the model
+	hashes []uint64 // the same pages' block hashes on the wire
 
 	everyToken bool // wake the handler for each token, not only the last
 	gone       bool // the client left; guarded by engine.mu
@@ -81,7 +82,8 @@ type engine struct {
 	gone   []*generation // aborted, but the model's step still holds them
 	nextID uint64
 	dead   bool
-	events []event // scratch
+	events []event           // scratch
+	alias  map[uint64]uint64 // key -> block hash, where they differ
 }
 
 func newEngine(cfg *Config, f *faults, pub *publisher) (*engine, error) {
@@ -100,7 +102,7 @@ func newEngine(cfg *Config, f *faults, pub *publisher) (*engine, error) {
 	e := &engine{
 		cfg: cfg, faults: f, pub: pub, model: model, start: time.Now(),
 		wire: wire{engine: cfg.Engine, layout: cfg.Layout, bytes: cfg.HashBytes, page: cfg.Page, rank: cfg.Rank},
-		wake: make(chan struct{}, 1), live: make(map[uint64]*generation),
+		wake: make(chan struct{}, 1), live: make(map[uint64]*generation), alias: make(map[uint64]uint64),
 	}
 	switch cfg.Engine {
 	case SGLang:
@@ -160,7 +162,7 @@ func (e *engine) drive() time.Duration {
 
 // submit starts a generation.
 func (e *engine) submit(g *generation) error {
-	g.keys = e.keys(g)
+	e.name(g)
 	g.wake = make(chan struct{}, 1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -275,7 +277,14 @@ func (e *engine) cache() map[uint64]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.advanceLocked(e.nowLocked())
-	return e.model.Copies()
+	out := make(map[uint64]int)
+	for key, n := range e.model.Copies() {
+		if hash, ok := e.alias[key]; ok {
+			key = hash
+		}
+		out[key] += n
+	}
+	return out
 }
 
 // stats reads the model's counters as of now.
@@ -317,16 +326,21 @@ func (e *engine) publish(events []event) {
 func (e *engine) eventLocked(ev *replica.KVEvent) event {
 	switch ev.Kind {
 	case replica.Removed:
-		return event{kind: blockRemoved, hashes: []uint64{ev.Key}}
+		return event{kind: blockRemoved, hashes: []uint64{e.unaliasLocked(ev.Key)}}
 	case replica.Cleared:
+		clear(e.alias)
 		return event{kind: allCleared}
 	}
-	out := event{kind: blockStored, hashes: ev.Keys, parent: ev.Parent, root: ev.First == 0}
 	g := e.live[ev.ID]
-	if g == nil {
-		return out
+	out := event{kind: blockStored, hashes: g.hashes[ev.First : ev.First+len(ev.Keys)], root: ev.First == 0, lora: g.lora, salt: g.salt}
+	if !out.root {
+		out.parent = g.hashes[ev.First-1]
 	}
-	out.lora, out.salt = g.lora, g.salt
+	for i, key := range ev.Keys {
+		if key != out.hashes[i] {
+			e.alias[key] = out.hashes[i]
+		}
+	}
 	from, to := ev.First*e.cfg.Page, (ev.First+len(ev.Keys))*e.cfg.Page
 	out.tokens = make([]uint32, 0, to-from)
 	if to <= len(g.tokens) {
@@ -339,14 +353,23 @@ func (e *engine) eventLocked(ev *replica.KVEvent) event {
 	return out
 }
 
-// keys are the engine's own block hashes: a chain over the tokens of each
-// block, the LoRA name in every block and the salt in the first one, as vLLM
-// has it. SGLang leaves both out of its hash.
-func (e *engine) keys(g *generation) []uint64 {
+// unaliasLocked is the block hash of a key that is being removed.
+func (e *engine) unaliasLocked(key uint64) uint64 {
+	if hash, ok := e.alias[key]; ok {
+		delete(e.alias, key)
+		return hash
+	}
+	return key
+}
+
+// name gives a generation's pages their keys and block hashes: a chain over
+// the tokens of each block. vLLM takes the adapter's name into every block
+// and the salt into the first one. SGLang keeps adapters and salts apart in
+// its cache but leaves both out of the hash.
+func (e *engine) name(g *generation) {
 	total := len(g.tokens) + g.output
-	keys := make([]uint64, 0, total/e.cfg.Page)
-	h := e.cfg.HashSeed
-	extra := uint64(0)
+	g.hashes = make([]uint64, 0, total/e.cfg.Page)
+	h, extra := e.cfg.HashSeed, uint64(0)
 	if e.cfg.Engine != SGLang {
 		extra = fold(2, g.lora)
 		if g.salt != "" {
@@ -358,7 +381,14 @@ func (e *engine) keys(g *generation) []uint64 {
 		for i := range e.cfg.Page {
 			h = mix(h, uint64(g.token(at+i)))
 		}
-		keys = append(keys, h)
+		g.hashes = append(g.hashes, h)
 	}
-	return keys
+	g.keys = g.hashes
+	if e.cfg.Engine == SGLang && g.lora+g.salt != "" {
+		space := fold(fold(4, g.lora), g.salt)
+		g.keys = make([]uint64, len(g.hashes))
+		for i, hash := range g.hashes {
+			g.keys[i] = mix(hash, space)
+		}
+	}
 }

@@ -529,3 +529,20 @@ func ExampleServer() {
 	fmt.Println(answer.Choices[0].Text)
 	// Output: sokat podis hotem loliv
 }
+
+// Adapters and salts keep equal prompts apart, whatever the hash says.
+func TestNamespacesShareNothing(t *testing.T) {
+	for _, engine := range []string{VLLM, SGLang, TRTLLM} {
+		s := start(t, Config{Engine: engine, Loras: []string{"ad"}})
+		for _, c := range []struct{ model, salt string }{{"", ""}, {"ad", ""}, {"", "s"}, {"ad", "s"}} {
+			in := chatBody(words(1, 60), 1)
+			in["model"], in["cache_salt"] = c.model, c.salt
+			var first, again reply
+			post(t, s, "/v1/chat/completions", in, &first)
+			post(t, s, "/v1/chat/completions", in, &again)
+			if first.cached() != 0 || again.cached() != 48 {
+				t.Errorf("%s %+v: %d tokens cached at first, %d again", engine, c, first.cached(), again.cached())
+			}
+		}
+	}
+}
