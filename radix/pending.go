@@ -1,33 +1,47 @@
 package radix
 
+import "math/bits"
+
 // pending gathers one holder's new levels on one line, so that a run costs
 // one set transition per line.
 type pending struct {
 	line   uint32 // noLine: nothing pending
 	holder Holder
 	mask   uint32
+	level  uint8 // of all blocks of mask
+	mixed  bool  // or else levels holds
 	levels [lineLen]uint8
-	mixed  bool // levels differ
-	level  uint8
 }
 
 // mark notes that the page of perPage blocks up to off has a new level from
 // its fact line; spilled facts over the same blocks count too.
 func (t *Tree) mark(h Holder, line, off uint32, perPage int, level uint8) {
+	t.markMask(h, line, pageMask(off, perPage), level)
+}
+
+// markMask is mark for any blocks of a line.
+func (t *Tree) markMask(h Holder, line uint32, mask uint16, level uint8) {
 	p := &t.pending
 	if p.line != line || p.holder != h {
 		t.flush()
 		p.line, p.holder, p.mask, p.mixed, p.level = line, h, 0, false, level
 	}
-	spills := t.holders[h].spills > 0
-	for i := off + 1 - uint32(perPage); i <= off; i++ {
-		l := level
-		if spills {
-			l = max(l, t.coverLevel(h, line<<lineShift|i))
+	p.mask |= uint32(mask)
+	if level == p.level && !p.mixed && t.holders[h].spills == 0 {
+		return
+	}
+	if !p.mixed {
+		p.mixed = true
+		for i := range p.levels {
+			p.levels[i] = p.level
 		}
-		p.levels[i] = l
-		p.mixed = p.mixed || l != p.level
-		p.mask |= 1 << i
+	}
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		i := uint32(bits.TrailingZeros16(rest))
+		p.levels[i] = level
+		if t.holders[h].spills > 0 {
+			p.levels[i] = max(level, t.coverLevel(h, line<<lineShift|i))
+		}
 	}
 }
 
@@ -70,8 +84,12 @@ func (t *Tree) flushMixed(hot *hotLine, w uint64, n, had int) {
 		}
 		ids[i] = old[i]
 		if p.mask>>i&1 == 1 {
-			if old[i] != from || p.levels[i] != level {
-				from, level = old[i], p.levels[i]
+			next := p.level
+			if p.mixed {
+				next = p.levels[i]
+			}
+			if old[i] != from || next != level {
+				from, level = old[i], next
 				to = t.sets.with(from, p.holder, level)
 			}
 			ids[i] = to

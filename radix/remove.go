@@ -60,9 +60,7 @@ func (t *Tree) Clear(h Holder, maxFacts int) (done bool) {
 func (t *Tree) clearLine(h Holder, hs *holder, id uint32) int {
 	f := t.facts.at(id)
 	n := bits.OnesCount16(f.ends)
-	for rest := f.mask; rest != 0; rest &= rest - 1 {
-		t.mark(h, f.line, uint32(bits.TrailingZeros16(rest)), 1, 0)
-	}
+	t.markMask(h, f.line, f.mask, 0)
 	hs.count -= n
 	t.count -= n
 	f.mask, f.ends = 0, 0

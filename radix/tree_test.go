@@ -139,3 +139,50 @@ func TestManyReadersAtOnceNeverWait(t *testing.T) {
 		t.Fatalf("oldest %d, want %d", got, began+5)
 	}
 }
+
+// TestTurnoverReusesMemory replaces all chains again and again: neither lines
+// nor fact lines nor retired records may pile up.
+func TestTurnoverReusesMemory(t *testing.T) {
+	tree := NewTree(TreeConfig{})
+	defer tree.Close()
+	h := tree.AddHolder()
+	hasher := NewHasher(nil)
+	chain := func(seed int) (keys []Key, handles []uint64) {
+		k := hasher.Root(fmt.Sprint(seed))
+		for i := range 1 + seed*37%200 {
+			k = hasher.Chain(k, TokenHash(i))
+			keys, handles = append(keys, k), append(handles, uint64(k))
+		}
+		return keys, handles
+	}
+	const alive = 300
+	var edge, bytes [2]int64
+	for i := range 12 * alive {
+		keys, handles := chain(i)
+		for at := 0; at < len(keys); at += 20 {
+			parent := Key(0)
+			if at > 0 {
+				parent = keys[at-1]
+			}
+			end := min(at+20, len(keys))
+			tree.Store(h, parent, 1, keys[at:end], handles[at:end], func(Fact) Meta { return 1 })
+		}
+		if i >= alive {
+			_, old := chain(i - alive)
+			for len(old) > 0 {
+				n := min(1+i%9, len(old))
+				tree.Remove(h, old[len(old)-n:], func(Fact) Meta { return 0 })
+				old = old[:len(old)-n]
+			}
+		}
+		if st := tree.Stats(); i == 3*alive {
+			edge[0], bytes[0] = int64(tree.lines.edge), st.Bytes
+		} else if st.Retired > 500 {
+			t.Fatalf("%d records are retired and no reader is inside", st.Retired)
+		}
+	}
+	edge[1], bytes[1] = int64(tree.lines.edge), tree.Stats().Bytes
+	if edge[1] > edge[0]*3/2 || bytes[1] > bytes[0]*3/2 {
+		t.Fatalf("lines used grew from %d to %d, bytes from %d to %d", edge[0], edge[1], bytes[0], bytes[1])
+	}
+}
