@@ -49,7 +49,7 @@ type Timing struct {
 
 // Config is what a Mesh is made from.
 type Config struct {
-	Name      string      // for people, 1 to 63 bytes; serf's node name adds a piece of the peer id
+	Name      string      // for people, 1 to 100 bytes; serf's node name adds a piece of the peer id
 	PeerID    crdt.PeerID // 128 random bits per process start; the core's Self
 	Bind      string      // host:port for UDP and TCP; port 0 takes a free one
 	Advertise string      // host:port or host that other peers use; default from Bind
@@ -79,7 +79,7 @@ type Config struct {
 }
 
 const (
-	maxNodeName = 63
+	maxNodeName = 100
 	maxVersion  = 63
 	maxHTTP     = 127
 	maxSeeds    = 256

@@ -262,8 +262,10 @@ func TestLocalEffectsReachTheRouter(t *testing.T) {
 	core.on = func(ev gossip.Event) []gossip.Effect {
 		if is[gossip.Predicted](ev) {
 			return []gossip.Effect{
-				gossip.Caught{Ready: true, Reason: "test"}, gossip.CutSnapshot{Stream: "s"},
-				gossip.Log{Level: "warn", Msg: "from the core"}, gossip.Log{Level: "warn", Msg: "from the core"},
+				gossip.Caught{Ready: true, Reason: "test"},
+				gossip.CutSnapshot{Stream: "s"},
+				gossip.Log{Level: "warn", Msg: "from the core"},
+				gossip.Log{Level: "warn", Msg: "from the core"},
 			}
 		}
 		return nil
@@ -286,7 +288,7 @@ func TestLocalEffectsReachTheRouter(t *testing.T) {
 	if v := n.value(t, "banyan_mesh_dropped_total", "event"); v != 1 {
 		t.Errorf("%v events were dropped, want 1", v)
 	}
-	if c := n.log.count("[WARN]  a.mesh: from the core"); c != 1 {
+	if c := n.log.count("[WARN]  a: from the core"); c != 1 {
 		t.Errorf("the core's warning is in the log %d times, want once", c)
 	}
 }

@@ -79,7 +79,7 @@ func New(cfg Config) (*Mesh, error) {
 	cfg = cfg.withDefaults()
 	m := &Mesh{
 		cfg:      cfg,
-		log:      cfg.Logger.Named("mesh"),
+		log:      cfg.Logger,
 		inbox:    newInbox(),
 		roster:   newRoster(cfg.PeerID),
 		once:     newOnce(cfg.Clock, onceEvery),

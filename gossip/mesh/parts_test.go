@@ -2,14 +2,8 @@ package mesh
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -331,139 +325,6 @@ func TestSeedAddresses(t *testing.T) {
 		if _, err := resolveSeed(t.Context(), seed, "7000"); err == nil {
 			t.Errorf("%s: no error", seed)
 		}
-	}
-}
-
-// Golden: the derivation is part of the protocol.
-func TestDerivedKeyIsStable(t *testing.T) {
-	k, err := deriveKey([]byte("0123456789abcdef0123456789abcdef"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = "7b930e5b058ca9987d6f209100f08e7745ef5e2850f3c1eb6c4e1e1c1616550b"
-	if got := hex.EncodeToString(k.Public().(ed25519.PublicKey)); got != want {
-		t.Errorf("public key %s, want %s", got, want)
-	}
-}
-
-func TestRingTrustsEveryKeyInIt(t *testing.T) {
-	k1, k2, k3 := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 16), bytes.Repeat([]byte{3}, 24)
-	ring, err := memberlist.NewKeyring([][]byte{k1, k2}, k1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := ringIdentity{ring: ring}
-	state := func(key []byte) tls.ConnectionState {
-		cert, err := deriveCertificate(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leaf, err := x509.ParseCertificate(cert.Certificate[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
-	}
-	if !id.trusts(state(k1)) || !id.trusts(state(k2)) || id.trusts(state(k3)) || id.trusts(tls.ConnectionState{}) {
-		t.Error("trusts the wrong keys")
-	}
-	if err := ring.RemoveKey(k2); err != nil {
-		t.Fatal(err)
-	}
-	if id.trusts(state(k2)) {
-		t.Error("trusts a removed key")
-	}
-}
-
-func TestFilesAreReadAgain(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := GenerateCertificates(dir); err != nil {
-		t.Fatal(err)
-	}
-	paths := TLSFiles{Cert: filepath.Join(dir, certFile), Key: filepath.Join(dir, keyFile), CA: filepath.Join(dir, caFile)}
-	f, err := newFileIdentity(paths, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := f.expires()
-	ca := Pair{}
-	if ca.Cert, err = os.ReadFile(paths.CA); err != nil {
-		t.Fatal(err)
-	}
-	if ca.Key, err = os.ReadFile(filepath.Join(dir, caKeyFile)); err != nil {
-		t.Fatal(err)
-	}
-	next, err := GenerateCert(ca, "peer", time.Now().Add(48*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(path string, data []byte) {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		when := time.Now().Add(time.Hour)
-		if err := os.Chtimes(path, when, when); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(paths.Cert, next.Cert) // a certificate without its key yet
-	if err := f.refresh(); err == nil {
-		t.Error("half a pair was accepted")
-	}
-	if !f.expires().Equal(old) {
-		t.Error("the old certificate did not stay")
-	}
-	write(paths.Key, next.Key)
-	if err := f.refresh(); err != nil {
-		t.Fatal(err)
-	}
-	if !f.expires().After(old) {
-		t.Errorf("expires %v, before %v", f.expires(), old)
-	}
-	write(paths.CA, []byte("nothing"))
-	if err := f.refresh(); err == nil {
-		t.Error("an empty authority was accepted")
-	}
-}
-
-func TestGenerateCertificatesNeverOverwrites(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new")
-	first, err := GenerateCertificates(dir)
-	if err != nil || len(first) != 4 {
-		t.Fatalf("%v, %v", first, err)
-	}
-	for _, path := range first {
-		st, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(path, "key") && st.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v", path, st.Mode())
-		}
-	}
-	if _, err := GenerateCertificates(dir); !errors.Is(err, os.ErrExist) {
-		t.Errorf("second time: %v", err)
-	}
-	if err := errors.Join(os.Remove(filepath.Join(dir, certFile)), os.Remove(filepath.Join(dir, keyFile))); err != nil {
-		t.Fatal(err)
-	}
-	again, err := GenerateCertificates(dir)
-	if err != nil || len(again) != 2 {
-		t.Errorf("with an authority there: %v, %v", again, err)
-	}
-}
-
-func TestGeneratedKeyIsGood(t *testing.T) {
-	a, err := GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if keys, err := decodeKeys([]string{a, b + "\n"}); err != nil || len(keys[0]) != 32 || a == b {
-		t.Errorf("%v, %v", keys, err)
 	}
 }
 

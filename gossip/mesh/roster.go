@@ -3,6 +3,7 @@ package mesh
 import (
 	"encoding/hex"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -114,6 +115,7 @@ type roster struct {
 
 	mu      sync.Mutex // guards below
 	members map[string]Member
+	sorted  []Member // of members; nil after a change, made when asked for
 }
 
 func newRoster(self crdt.PeerID) *roster {
@@ -136,24 +138,30 @@ func (r *roster) apply(node string, m Member, state MemberState, now time.Time) 
 		m.Since = old.Since
 	}
 	r.members[node] = m
+	r.sorted = nil
 }
 
 // reap forgets a member.
 func (r *roster) reap(node string) {
 	r.mu.Lock()
 	delete(r.members, node)
+	r.sorted = nil
 	r.mu.Unlock()
 }
 
 // list returns all members: this peer first, then by name and id.
 func (r *roster) list() []Member {
 	r.mu.Lock()
-	out := make([]Member, 0, len(r.members))
-	for _, m := range r.members {
-		out = append(out, m)
+	defer r.mu.Unlock()
+	if r.sorted == nil {
+		r.sortLocked()
 	}
-	r.mu.Unlock()
-	slices.SortFunc(out, func(a, b Member) int {
+	return slices.Clone(r.sorted)
+}
+
+// sortLocked makes the list anew: changes are rare, readers are not.
+func (r *roster) sortLocked() {
+	r.sorted = slices.SortedFunc(maps.Values(r.members), func(a, b Member) int {
 		switch {
 		case a.Self != b.Self && a.Self:
 			return -1
@@ -164,7 +172,6 @@ func (r *roster) list() []Member {
 		}
 		return slices.Compare(a.ID[:], b.ID[:])
 	})
-	return out
 }
 
 // address is where a peer that is alive can be dialed.
