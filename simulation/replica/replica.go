@@ -20,6 +20,12 @@ type Request struct {
 	// beyond the list are never cached; only full pages are. The slice must
 	// not change until the request is done and its last events are read.
 	Keys []uint64
+
+	// Given is the number of prompt tokens whose KV another replica hands over
+	// with the request (prefill/decode disaggregation): they need pages but no
+	// computation, unless a preemption loses them. At least the last prompt
+	// token is computed.
+	Given int
 }
 
 // sequence is a live request.
@@ -91,8 +97,8 @@ func (r *Replica) Profile() Profile { return r.cfg.Profile }
 // Submit adds a request at time now (seconds). Every step that ends by now
 // must have been completed before. An idle replica starts a step at once.
 func (r *Replica) Submit(now float64, req Request) error {
-	if req.Prompt < 1 || req.Output < 1 {
-		return fmt.Errorf("request %d: prompt %d and output %d tokens, want at least 1 each", req.ID, req.Prompt, req.Output)
+	if req.Prompt < 1 || req.Output < 1 || req.Given < 0 {
+		return fmt.Errorf("request %d: prompt %d and output %d tokens, want at least 1 each; given %d, want at least 0", req.ID, req.Prompt, req.Output, req.Given)
 	}
 	if pages := r.pagesFor(req.Prompt + req.Output); pages > r.pool.limit {
 		return fmt.Errorf("request %d: %d pages of %d: %w", req.ID, pages, r.pool.limit, ErrTooLong)

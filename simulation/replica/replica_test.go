@@ -240,6 +240,19 @@ func TestAdmissionKeepsTheWatermark(t *testing.T) {
 	}
 }
 
+func TestGivenTokensAreNotComputed(t *testing.T) {
+	r := newTiny(t, Config{})
+	keys := keysOf("a", 4)
+	mustSubmit(t, r, 0, Request{ID: 1, Prompt: 64, Output: 1, Keys: keys, Given: 64})
+	kv, tokens := drain(r)
+	if st := r.Stats(); st.Computed != 1 || tokens[0].Cached != 63 {
+		t.Errorf("computed %d tokens, %d reported cached", st.Computed, tokens[0].Cached)
+	}
+	if len(kv) != 1 || !slices.Equal(kv[0].Keys, keys) {
+		t.Errorf("events %+v", kv)
+	}
+}
+
 func TestSubmitRefuses(t *testing.T) {
 	r := newTiny(t, Config{Blocks: 4})
 	if err := r.Submit(0, Request{ID: 1, Prompt: 60, Output: 5}); !errors.Is(err, ErrTooLong) {
@@ -334,6 +347,7 @@ func (m *machine) submit(t *rapid.T) {
 		prompt = edge // makes second copies
 	}
 	req := Request{ID: m.next, Prompt: prompt, Output: rapid.IntRange(1, min(40, room-prompt)).Draw(t, "output")}
+	req.Given = rapid.SampledFrom([]int{0, 0, prompt / 2, prompt}).Draw(t, "given")
 	// Chains fork: the first pages of all, then of each family.
 	shared := rapid.SampledFrom([]int{0, 3}).Draw(t, "shared")
 	family := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "family")

@@ -66,7 +66,7 @@ func (r *Replica) admit(budget int) {
 			r.pool.pin(at)
 			s.pages = append(s.pages, at)
 		}
-		s.computed, s.named = hit*r.cfg.Page, hit
+		s.computed, s.named = max(hit*r.cfg.Page, min(s.Given, s.total()-1)), hit
 		if s.cached < 0 {
 			s.cached = s.computed
 			r.stats.Queries += uint64(s.Prompt)
@@ -137,7 +137,7 @@ func (r *Replica) tell(s *sequence, from, to int) {
 // queue; it will be recomputed, prompt and produced tokens alike.
 func (r *Replica) preempt(s *sequence) {
 	r.drop(s)
-	s.computed, s.planned, s.named = 0, 0, 0
+	s.computed, s.planned, s.named, s.Given = 0, 0, 0, 0
 	r.stats.Preempted++
 	if s.aborted {
 		delete(r.live, s.ID)
