@@ -139,6 +139,23 @@ func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
 	return out, true
 }
 
+// Reunite joins a shadow into the present incarnation, under its epoch: an
+// owner proved that both are one, though no slot kept in common does. ok is
+// false if the shadow is gone.
+func (s *Stream) Reunite(epoch uint64) (out Outcome, ok bool) {
+	i := slices.IndexFunc(s.shadows, func(h shadow) bool { return h.x.epoch == epoch })
+	if i < 0 || s.cur == nil {
+		return out, false
+	}
+	x := s.shadows[i].x
+	s.shadows = slices.Delete(s.shadows, i, i+1)
+	x.epoch = s.cur.epoch
+	s.merge(x)
+	out.Merged = true
+	s.settle(&out)
+	return out, true
+}
+
 // sharesLog reports whether some slot is kept here too, with the same engine
 // time and content: then two epochs were minted for one incarnation. A batch
 // without a time proves nothing.

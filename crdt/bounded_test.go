@@ -1,0 +1,163 @@
+package crdt_test
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// everySecond feeds n slots with a hole before each.
+func everySecond(t rapid.TB, p *peer, n int) (out crdt.Outcome) {
+	var b crdt.Builder
+	b.Store(crdt.Op{Main: true, PerPage: 1, Root: 1}, []uint64{3}, []uint64{4})
+	for i := range n {
+		s, err := b.Slot(uint64(2*i+2), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out = p.Apply(&crdt.Delta{Epoch: 9, Anchor: 1, Slots: []crdt.Slot{s}}, 0); out.Overflow {
+			return out
+		}
+	}
+	return out
+}
+
+// TestBoundedHoles holds that a peer over its limit of holes forgets, and
+// never calls anything lost (I7).
+func TestBoundedHoles(t *testing.T) {
+	p := wide()
+	if out := everySecond(t, p, crdt.MaxHoles); out.Overflow || len(out.Holes) != crdt.MaxHoles {
+		t.Fatalf("at the limit: overflow %v, %d holes", out.Overflow, len(out.Holes))
+	}
+	p = wide()
+	if out := everySecond(t, p, crdt.MaxHoles+1); !out.Overflow {
+		t.Fatal("over the limit and still there")
+	}
+	if c := p.Context(); c.Epoch != 0 || len(c.Lost)+len(c.Voids) != 0 || len(p.view.Metas()) != 0 {
+		t.Fatalf("not forgotten: %+v", c)
+	}
+}
+
+// TestBoundedVoids does the same for declared losses.
+func TestBoundedVoids(t *testing.T) {
+	for _, over := range []int{0, 1} {
+		p := wide()
+		var out crdt.Outcome
+		for range crdt.MaxVoidSpans + over {
+			out = lose(t, p)
+		}
+		if out.Overflow != (over == 1) {
+			t.Fatalf("%d void spans over the limit: overflow %v", over, out.Overflow)
+		}
+	}
+}
+
+// lose feeds a slot behind a hole and declares the hole lost.
+func lose(t rapid.TB, p *peer) crdt.Outcome {
+	var b crdt.Builder
+	b.Store(crdt.Op{Main: true, PerPage: 1, Root: 1}, []uint64{3}, []uint64{4})
+	floor := p.Context().Floor
+	s, err := b.Slot(floor+2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Apply(&crdt.Delta{Epoch: 9, Anchor: 1, Slots: []crdt.Slot{s}, Lost: []crdt.Span{{From: floor + 1, To: floor + 1}}}, 0)
+}
+
+// TestBoundedAbove holds the bytes above the first hole.
+func TestBoundedAbove(t *testing.T) {
+	p := newPeer(nil, crdt.Limits{AboveBytes: 1000})
+	var out crdt.Outcome
+	for seq := uint64(2); seq < 40 && !out.Overflow; seq++ {
+		var b crdt.Builder
+		b.Store(crdt.Op{Main: true, PerPage: 1, Root: 1}, []uint64{seq}, []uint64{4})
+		s, err := b.Slot(seq, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = p.Apply(&crdt.Delta{Epoch: 9, Anchor: 1, Slots: []crdt.Slot{s}}, 0)
+	}
+	if !out.Overflow {
+		t.Fatal("slots above a hole are not bounded")
+	}
+}
+
+// TestBoundedRing holds the ring's bytes over streams that come, restart, are
+// joined and go.
+func TestBoundedRing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		budget := rapid.IntRange(1, 4000).Draw(t, "budget")
+		ring := crdt.NewRing(budget)
+		peers := []*peer{newPeer(ring, crdt.Limits{}), newPeer(ring, crdt.Limits{})}
+		logs := []*engineLog{drawLog(t, 1000, 10, true), drawLog(t, 1010, 10, true)}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			i := rapid.IntRange(0, 1).Draw(t, "peer")
+			p, q := peers[i], peers[1-i]
+			switch rapid.IntRange(0, 9).Draw(t, "event") {
+			case 0:
+				p.Forget()
+			case 1:
+				p.push(t, q, 500, 0)
+			case 2:
+				p.snapshotTo(t, q, 0)
+			default:
+				p.take(logs[rapid.IntRange(0, 1).Draw(t, "log")], rapid.Uint64Range(1, 10).Draw(t, "seq"))
+			}
+			if ring.Bytes() > budget || ring.Bytes() < 0 {
+				t.Fatalf("ring holds %d of %d bytes", ring.Bytes(), budget)
+			}
+		}
+		for _, p := range peers {
+			p.Close()
+		}
+		if ring.Bytes() != 0 {
+			t.Fatalf("%d bytes of streams that are gone", ring.Bytes())
+		}
+	})
+}
+
+// TestBoundedSlot holds the limits of a batch.
+func TestBoundedSlot(t *testing.T) {
+	var b crdt.Builder
+	big := make([]uint64, crdt.MaxSlotBytes/8)
+	b.Remove(crdt.Op{Main: true}, big)
+	if _, err := b.Bytes(); !errors.Is(err, crdt.ErrSlotTooLarge) {
+		t.Errorf("a batch over 8 MiB: %v", err)
+	}
+	b.Reset()
+	b.Remove(crdt.Op{Main: true}, big[:len(big)-1])
+	if body, err := b.Bytes(); err != nil || len(body) != crdt.MaxSlotBytes {
+		t.Errorf("a batch of 8 MiB: %d bytes, %v", len(body), err)
+	}
+	b.Reset()
+	b.Clear()
+	for _, seq := range []uint64{0, crdt.MaxSeq + 1} {
+		if _, err := b.Slot(seq, 0); err == nil {
+			t.Errorf("slot number %d was taken", seq)
+		}
+	}
+}
+
+// TestSumsAtRecentFloors holds that SumAt remembers the sums of the last
+// floors, and nothing from before a clear.
+func TestSumsAtRecentFloors(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLog(t, 1000, rapid.IntRange(1, 20).Draw(t, "n"), true)
+		p := wide()
+		for seq := range l.slots {
+			p.take(l, uint64(seq+1))
+		}
+		for f := range l.slots {
+			got, ok := p.SumAt(1000, uint64(f+1))
+			if want := sumOf(oracle(l.slots[:f+1])); ok && (got.Count != want.Count || got.Facts != want.Facts) {
+				t.Fatalf("sum at %d: %+v, want %+v", f+1, got, want)
+			}
+		}
+		if _, ok := p.SumAt(1000, uint64(len(l.slots))); !ok {
+			t.Fatal("no sum at the floor")
+		}
+	})
+}

@@ -1,0 +1,233 @@
+package crdt_test
+
+import (
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// TestEpochFence holds that once a newer incarnation is known nothing of an
+// older one shows or comes back, also after the stream was forgotten.
+func TestEpochFence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		old, now := drawLog(t, 1000, 6, true), drawLog(t, 1010, 6, true)
+		w := world{1000: old, 1010: now}
+		p, donor := wide(), wide()
+		donor.take(old, 1, 2, 3, 4, 5, 6)
+		stale := donor.cutAll(t)
+		p.take(old, 1, 2, 3)
+		if out := p.take(now, 2); !out.NewEpoch {
+			t.Fatalf("no new epoch: %+v", out)
+		}
+		w.checkPeer(t, "p", p)
+		forget := rapid.Bool().Draw(t, "forget")
+		if forget {
+			p.Forget()
+		}
+		if out := p.take(old, 4, 5, 6); !out.Stale {
+			t.Fatalf("an old delta was taken: %+v", out)
+		}
+		if out := p.joinAll(t, stale, 0); !out.Stale {
+			t.Fatalf("an old snapshot was taken: %+v", out)
+		}
+		if c := p.Context(); forget != (c.Epoch == 0) || !forget && c.Epoch != 1010 {
+			t.Fatalf("after old news: %+v", c)
+		}
+		w.checkPeer(t, "p", p)
+		if forget && len(p.view.Metas()) > 0 {
+			t.Fatalf("facts of an old incarnation show: %v", p.view.Metas())
+		}
+	})
+}
+
+// TestEpochOrder lets several owners detect one incarnation concurrently, each
+// from the first slot it obtained, and one detect an old restart late: the
+// highest epoch wins everywhere and no slot is lost.
+func TestEpochOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before := drawLog(t, 500, 5, true)
+		l := drawLog(t, 1001, rapid.IntRange(3, 14).Draw(t, "n"), false)
+		n := uint64(len(l.slots))
+		peers := []*peer{wide(), wide(), wide()}
+		next := make([]uint64, len(peers))
+		anchors := make([]uint64, len(peers))
+		for i := range peers {
+			anchors[i] = rapid.Uint64Range(1, n).Draw(t, "first")
+			next[i] = anchors[i]
+		}
+		// The engine's own time of the earliest batch obtained is the epoch, so a
+		// later start gives a higher one. An owner asks the mesh before it mints:
+		// if it knows the stream already it continues that incarnation.
+		first, highest := n+1, uint64(0)
+		feed := func(i int) {
+			p, c := peers[i], peers[i].Context()
+			switch {
+			case c.Epoch <= 500 && next[i] == anchors[i]:
+				c.Epoch, c.Anchor = 1000+anchors[i], anchors[i]
+				first, highest = min(first, anchors[i]), max(highest, c.Epoch)
+			case c.Anchor > next[i]:
+				next[i] = c.Anchor
+			}
+			if next[i] > n {
+				return
+			}
+			p.Apply(&crdt.Delta{Epoch: c.Epoch, Anchor: c.Anchor, Slots: l.slots[next[i]-1 : next[i]]}, 0)
+			next[i]++
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			i := rapid.IntRange(0, 2).Draw(t, "peer")
+			switch rapid.IntRange(0, 3).Draw(t, "event") {
+			case 0:
+				if peers[i].Epoch() != 0 && !peers[i].take(before, 1, 2, 3).Stale {
+					t.Fatalf("a late detection of an old restart won")
+				}
+			case 1:
+				peers[i].push(t, peers[(i+1)%3], 1<<20, 0)
+			default:
+				feed(i)
+			}
+		}
+		for i := range peers {
+			for next[i] <= n {
+				feed(i)
+			}
+		}
+		// An owner that was outranked before it and the winner knew one slot in
+		// common knows itself that both are one incarnation.
+		for _, p := range peers {
+			for _, epoch := range p.Shadows() {
+				p.Reunite(epoch)
+			}
+		}
+		settleAll(t, peers, 0)
+		for _, p := range peers { // the engine's replay
+			for _, hole := range p.Holes(9) {
+				d := crdt.Delta{Epoch: p.Epoch(), Anchor: p.Context().Anchor, Slots: l.slots[hole.From-1 : hole.To]}
+				p.Apply(&d, 0)
+			}
+		}
+		settleAll(t, peers, 0)
+		checkEqual(t, peers)
+		if c := peers[0].Context(); c.Epoch != highest || c.Anchor != first || c.Floor != n {
+			t.Fatalf("ended at %+v; anchors %v of %d slots", c, anchors, n)
+		}
+		if got, want := peers[0].view.Metas(), oracle(l.slots[first-1:]); !maps.Equal(got, want) {
+			t.Fatalf("slots were lost:\n got %v\nwant %v", got, want)
+		}
+	})
+}
+
+// TestShadowRecovery undoes a false detection of a restart.
+func TestShadowRecovery(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Uint64Range(2, 12).Draw(t, "n")
+		l := drawLog(t, 1000, int(n), false)
+		cut := rapid.Uint64Range(1, n-1).Draw(t, "cut")
+		p, q := wide(), wide()
+		for seq := uint64(1); seq <= n; seq++ {
+			d := crdt.Delta{Epoch: 1000, Anchor: 1, Slots: []crdt.Slot{l.slots[seq-1]}}
+			if seq > cut {
+				d.Epoch, d.Anchor = 1500, cut+1 // the false one
+			}
+			p.Apply(&d, 0)
+			q.Apply(&d, 0)
+		}
+		if want := oracle(l.slots[cut:]); !maps.Equal(p.view.Metas(), want) {
+			t.Fatalf("the shadow is not invisible: %v, want %v", p.view.Metas(), want)
+		}
+		if _, ok := p.Republish(1000, 59_999); !ok {
+			t.Fatal("the shadow is gone after 59 s")
+		}
+		if c := p.Context(); c.Epoch != 1501 || c.Floor != n || c.Anchor != 1 || len(c.Voids) > 0 {
+			t.Fatalf("republished as %+v", c)
+		}
+		settleAll(t, []*peer{p, q}, 0)
+		checkEqual(t, []*peer{p, q})
+		if got, want := q.view.Metas(), oracle(l.slots); !maps.Equal(got, want) {
+			t.Fatalf("after recovery: %v, want %v", got, want)
+		}
+	})
+}
+
+// TestShadowEnds holds that a shadow is given up after 60 s.
+func TestShadowEnds(t *testing.T) {
+	l, m := onlySlot(t, 1000), onlySlot(t, 2000)
+	p := wide()
+	p.takeAt(l, 0, 1)
+	p.takeAt(m, 10, 1)
+	p.Tick(10 + crdt.ShadowMs - 1)
+	if got := p.Shadows(); len(got) != 1 || got[0] != 1000 {
+		t.Fatalf("shadows %v", got)
+	}
+	p.Tick(10 + crdt.ShadowMs)
+	if _, ok := p.Republish(1000, 10+crdt.ShadowMs); ok || len(p.Shadows()) > 0 || !p.view.All[0].Dropped {
+		t.Fatal("the shadow outlived its time")
+	}
+}
+
+func onlySlot(t rapid.TB, epoch uint64) *engineLog {
+	var b crdt.Builder
+	b.Store(crdt.Op{Main: true, PerPage: 1, Root: 1}, []uint64{epoch}, []uint64{1})
+	s, err := b.Slot(1, int64(epoch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &engineLog{epoch: epoch, slots: []crdt.Slot{s}}
+}
+
+// TestQuarantine holds that more than two new epochs in a minute silence a
+// stream until it is calm for a minute.
+func TestQuarantine(t *testing.T) {
+	p := wide()
+	for i := range int64(3) {
+		if out := p.takeAt(onlySlot(t, 1000+uint64(i)), 1000*i, 1); out.Quarantined {
+			t.Fatalf("quarantined after %d changes", i)
+		}
+	}
+	if out := p.takeAt(onlySlot(t, 1003), 3000, 1); !out.Quarantined || !p.Quarantined() {
+		t.Fatalf("third change in a minute: %+v", out)
+	}
+	if len(p.view.Metas()) != 0 || p.Epoch() != 0 {
+		t.Fatal("a quarantined stream shows facts")
+	}
+	if out := p.takeAt(onlySlot(t, 1003), 4000, 1); !out.Quarantined {
+		t.Fatal("events of a quarantined stream are taken")
+	}
+	p.takeAt(onlySlot(t, 1004), 30_000, 1)
+	p.Tick(63_001)
+	if !p.Quarantined() {
+		t.Fatal("the quarantine ended though the epoch changed again")
+	}
+	p.Tick(90_001)
+	if p.Quarantined() {
+		t.Fatal("the quarantine never ends")
+	}
+	if out := p.takeAt(onlySlot(t, 1004), 90_002, 1); out.NewSlots != 1 || len(p.view.Metas()) != 1 {
+		t.Fatalf("after the quarantine: %+v", out)
+	}
+}
+
+// TestSlowBumpsAreFine holds that restarts a minute apart never quarantine.
+func TestSlowBumpsAreFine(t *testing.T) {
+	p := wide()
+	for i := range int64(20) {
+		if out := p.takeAt(onlySlot(t, 1000+uint64(i)), 31_000*i, 1); out.Quarantined {
+			t.Fatalf("quarantined at restart %d", i)
+		}
+	}
+}
+
+// TestEpochNeedsASlot holds that an empty or broken delta of a higher epoch
+// does not hide what is known.
+func TestEpochNeedsASlot(t *testing.T) {
+	p := wide()
+	p.take(onlySlot(t, 1000), 1)
+	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 1}, 0)
+	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 1, Slots: []crdt.Slot{{Seq: 1, Body: []byte{9}}}}, 0)
+	if p.Epoch() != 1000 || len(p.view.Metas()) != 1 {
+		t.Fatalf("epoch %d after nothing", p.Epoch())
+	}
+}
