@@ -17,6 +17,7 @@ type answer struct {
 	chat  bool
 	exact bool // the client named the length
 	ids   bool // wants token ids
+	cut   bool // a fault: ends after the first token
 	id    string
 	model string
 	made  int64 // seconds since 1970
@@ -30,14 +31,34 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		s.fail(w, err)
 		return
 	}
+	a, eng, ok := s.begin(w, r, b, chat)
+	if !ok {
+		return
+	}
+	defer a.release(eng)
+	if b.Stream {
+		s.stream(w, r, a, b.StreamOptions != nil && b.StreamOptions.IncludeUsage)
+		return
+	}
+	for _, g := range a.gens {
+		if !await(r.Context(), g, finished) || a.cut {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	s.whole(w, r, eng, a, s.handOver(b, a))
+}
+
+// begin carries out faults, renders the body and starts its generations;
+// false if the request is answered already.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, b *body, chat bool) (*answer, *engine, bool) {
 	v := s.faults.next()
 	if !s.misbehave(w, r, v) {
-		return
+		return nil, nil, false
 	}
 	gens, exact, err := s.generations(b, chat)
 	if err != nil {
 		s.fail(w, err)
-		return
+		return nil, nil, false
 	}
 	for _, g := range gens {
 		g.everyToken = b.Stream || v.cut
@@ -45,27 +66,23 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	eng := s.current()
 	if err := startAll(eng, gens); err != nil {
 		s.refuse(w, err)
-		return
+		return nil, nil, false
 	}
-	defer func() {
-		for _, g := range gens {
-			eng.abort(g)
-		}
-	}()
-	a := &answer{chat: chat, exact: exact, ids: b.ReturnTokenIDs, id: requestID(r, chat), model: s.cfg.Model, made: time.Now().Unix(), gens: gens}
+	a := &answer{
+		chat: chat, exact: exact, ids: b.ReturnTokenIDs, cut: v.cut,
+		id: requestID(r, chat), model: s.cfg.Model, made: time.Now().Unix(), gens: gens,
+	}
 	if b.Model != "" {
 		a.model = b.Model
 	}
-	if b.Stream {
-		s.stream(w, r, a, b.StreamOptions != nil && b.StreamOptions.IncludeUsage, v.cut)
-		return
+	return a, eng, true
+}
+
+// release ends what still runs of an answer.
+func (a *answer) release(eng *engine) {
+	for _, g := range a.gens {
+		eng.abort(g)
 	}
-	for _, g := range gens {
-		if !await(r.Context(), g, finished) || v.cut {
-			panic(http.ErrAbortHandler)
-		}
-	}
-	s.whole(w, r, eng, a)
 }
 
 // startAll submits all prompts of a body, or none.
@@ -216,16 +233,17 @@ type chatMessage struct {
 }
 
 // whole writes an answer in one piece.
-func (s *Server) whole(w http.ResponseWriter, r *http.Request, eng *engine, a *answer) {
+func (s *Server) whole(w http.ResponseWriter, r *http.Request, eng *engine, a *answer, hand *transfer) {
 	out := struct {
-		ID        string   `json:"id"`
-		Object    string   `json:"object"`
-		Created   int64    `json:"created"`
-		Model     string   `json:"model"`
-		Choices   []choice `json:"choices"`
-		Usage     usage    `json:"usage"`
-		PromptIDs []uint32 `json:"prompt_token_ids,omitempty"`
-	}{ID: a.id, Object: "text_completion", Created: a.made, Model: a.model, Usage: s.usage(a)}
+		ID        string    `json:"id"`
+		Object    string    `json:"object"`
+		Created   int64     `json:"created"`
+		Model     string    `json:"model"`
+		Choices   []choice  `json:"choices"`
+		Usage     usage     `json:"usage"`
+		PromptIDs []uint32  `json:"prompt_token_ids,omitempty"`
+		Transfer  *transfer `json:"kv_transfer_params,omitempty"`
+	}{ID: a.id, Object: "text_completion", Created: a.made, Model: a.model, Usage: s.usage(a), Transfer: hand}
 	for i, g := range a.gens {
 		text := string(g.text(nil, 0, g.output))
 		c := choice{Index: i, Finish: a.finish(), Text: &text}

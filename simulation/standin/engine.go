@@ -24,6 +24,7 @@ type generation struct {
 	seed   uint64   // of the answer
 	lora   string
 	salt   string
+	given  int      // prompt tokens whose KV came with the request
 	keys   []uint64 // names of its pages in the model
 	hashes []uint64 // the same pages' block hashes on the wire
 
@@ -174,7 +175,7 @@ func (e *engine) submit(g *generation) error {
 	e.nextID++
 	g.id = e.nextID
 	idle := math.IsInf(e.model.Next(), 1)
-	err := e.model.Submit(now, replica.Request{ID: g.id, Prompt: len(g.tokens), Output: g.output, Keys: g.keys})
+	err := e.model.Submit(now, replica.Request{ID: g.id, Prompt: len(g.tokens), Output: g.output, Keys: g.keys, Given: g.given})
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}

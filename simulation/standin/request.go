@@ -26,6 +26,13 @@ type body struct {
 	CacheSalt           string `json:"cache_salt"`
 	ReturnTokenIDs      bool   `json:"return_token_ids"`
 	AddGenerationPrompt *bool  `json:"add_generation_prompt"`
+
+	Input           json.RawMessage `json:"input"` // embeddings, responses
+	EncodingFormat  string          `json:"encoding_format"`
+	Instructions    json.RawMessage `json:"instructions"`
+	MaxOutputTokens *int            `json:"max_output_tokens"`
+
+	Transfer *transfer `json:"kv_transfer_params"`
 }
 
 // readBody decodes a bounded body.
@@ -181,10 +188,14 @@ func (s *Server) generations(b *body, chat bool) ([]*generation, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
+	given, err := b.given(s.cfg.Page)
+	if err != nil {
+		return nil, false, err
+	}
 	out := make([]*generation, len(prompts))
 	exact := false
 	for i, tokens := range prompts {
-		g := &generation{tokens: tokens, seed: answerSeed(tokens, lora), lora: lora, salt: b.CacheSalt}
+		g := &generation{tokens: tokens, seed: answerSeed(tokens, lora), lora: lora, salt: b.CacheSalt, given: given}
 		if g.output, exact, err = s.limit(b, len(tokens), g.seed); err != nil {
 			return nil, false, err
 		}

@@ -28,7 +28,8 @@ type Server struct {
 	replay    string
 	restarts  int
 	closed    bool
-	restartMu sync.Mutex // one restart at a time; locked before mu
+	done      chan struct{} // closed by Close
+	restartMu sync.Mutex    // one restart at a time; locked before mu
 }
 
 // New binds the sockets and starts serving; Close ends it.
@@ -37,7 +38,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stand-in: %w", err)
 	}
-	s := &Server{cfg: cfg, faults: newFaults(cfg.Seed), started: time.Now(), events: cfg.Events, replay: cfg.Replay}
+	s := &Server{cfg: cfg, faults: newFaults(cfg.Seed), started: time.Now(), events: cfg.Events, replay: cfg.Replay, done: make(chan struct{})}
 	if s.ln, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("stand-in: %w", err)
 	}
@@ -70,6 +71,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
+	close(s.done)
 	eng, stop := s.engine, s.stop
 	s.mu.Unlock()
 	if stop != nil {
@@ -138,7 +140,10 @@ func (s *Server) Restart(down time.Duration) error {
 		stop()
 		old.pub.close()
 	}
-	time.Sleep(down)
+	select {
+	case <-s.done:
+	case <-time.After(down):
+	}
 	return s.launch()
 }
 
@@ -187,6 +192,8 @@ func (s *Server) routes() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
 	m.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
+	m.HandleFunc("POST /v1/responses", s.responses)
+	m.HandleFunc("POST /v1/embeddings", s.embeddings)
 	m.HandleFunc("GET /v1/models", s.models)
 	m.HandleFunc("GET /health", s.health)
 	m.HandleFunc("GET /ping", s.health)

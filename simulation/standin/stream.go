@@ -9,7 +9,7 @@ import (
 // stream writes an answer as server-sent events, a chunk for each token (or
 // for the tokens that piled up while the last one was written), prompts of a
 // list one after the other.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, account, cut bool) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, account bool) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	flush := http.NewResponseController(w)
@@ -32,7 +32,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, accou
 				return
 			}
 			_ = flush.Flush()
-			if cut {
+			if a.cut {
 				panic(http.ErrAbortHandler)
 			}
 			sent = produced

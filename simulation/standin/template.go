@@ -68,7 +68,7 @@ func appendContent(dst []uint32, raw json.RawMessage) ([]uint32, error) {
 		return nil, fmt.Errorf("content is neither text nor a list of parts")
 	}
 	for _, p := range parts {
-		if p.Type == "text" {
+		if p.Type == "text" || p.Type == "input_text" || p.Type == "output_text" {
 			dst = appendText(dst, p.Text)
 			continue
 		}
