@@ -149,3 +149,12 @@ func TestFragmentsMakeOneMessage(t *testing.T) {
 		t.Error("a message over the bound was taken")
 	}
 }
+
+func TestFrameBeforeHelloIsRejected(t *testing.T) { // I10
+	c := lone(t, &watcher{})
+	c.Step(1_001, Connected{Conn: 9, Class: Bulk})
+	c.Step(1_001, Received{Conn: 9, Data: encodeFrame(1, kindSession, 1, slotsPayload(1))})
+	if got := c.Stats().Rejected["order"]; got != 1 || c.conns[9] != nil {
+		t.Errorf("rejected %d, connection still there: %v", got, c.conns[9] != nil)
+	}
+}

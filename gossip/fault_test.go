@@ -48,7 +48,13 @@ func TestSlowLinkConvergesAndStaysBounded(t *testing.T) { // I5, I6
 }
 
 func TestMissingOnlyAfterEveryPeerAnswered(t *testing.T) {
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
+	for seed := range uint64(8) { // whom a asks first depends on it
+		testMissing(t, seed)
+	}
+}
+
+func testMissing(t *testing.T, seed uint64) {
+	n, nodes := mesh(t, 4, gossiptest.Config{Seed: seed})
 	a, c := nodes[0], nodes[2]
 	e := n.Engine("http://r")
 	slots := e.Emit(3)
@@ -256,7 +262,7 @@ func TestStagedBytesAreBounded(t *testing.T) { // I5
 
 // What membership declared down stays down until membership says otherwise.
 func TestDownMemberIsNotTalkedTo(t *testing.T) { // I8
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 2})
+	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2}) // c goes on relaying b's load
 	a, b := nodes[0], nodes[1]
 	id := crdt.NewStreamID("http://r", 0)
 	b.State.SetLoad(id, crdt.Load{Waiting: 5})
@@ -290,5 +296,55 @@ func TestWholeLoadTableAfterReconnect(t *testing.T) {
 	n.Run(20)
 	if got := nodes[1].State.Waiting(id); got != 5 {
 		t.Errorf("%d waiting 20 ms after the connection broke, want 5", got)
+	}
+}
+
+// A peer that is told of slots and cannot get them is not ready after 5 s.
+func TestPeerBehindIsNotReady(t *testing.T) {
+	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
+	a, b := nodes[0], nodes[1]
+	for _, x := range []*gossiptest.Node{a, nodes[2]} {
+		n.Link(x, b).BytesPer = 1 // a connection that moves, slowly
+	}
+	e := n.Engine("http://r")
+	if !n.RunUntil(60_000, func() bool {
+		e.Ingest(a, true, e.Emit(1)...)
+		return !b.Ready
+	}) {
+		t.Fatal("b is far behind, and says it is ready")
+	}
+	n.Heal()
+	converge(t, n, 60_000)
+	if !n.RunUntil(60_000, func() bool { return b.Ready }) {
+		t.Fatalf("b caught up and says: %s", b.Reason)
+	}
+}
+
+func TestThirdSnapshotInAMinuteIsNotReady(t *testing.T) {
+	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 2, State: smallRing})
+	a, b := nodes[0], nodes[1]
+	e := n.Engine("http://r")
+	e.Calm = true
+	for range 4 {
+		n.Cut(a, b)
+		n.Cut(b, a)
+		n.Break(a, b)
+		for range 60 {
+			e.Ingest(a, true, e.Emit(1)...)
+		}
+		n.Run(200)
+		n.Heal()
+		n.RunUntil(10_000, func() bool { return difference(n) == "" })
+		n.Run(100)
+		if want := b.Snaps < 3; b.Ready != want {
+			t.Fatalf("after %d snapshots ready is %v: %s", b.Snaps, b.Ready, b.Reason)
+		}
+	}
+	if b.Snaps < 3 {
+		t.Fatalf("%d snapshots: the test is about three", b.Snaps)
+	}
+	n.Run(61_000)
+	if !b.Ready {
+		t.Errorf("a minute later: %s", b.Reason)
 	}
 }

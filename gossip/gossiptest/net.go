@@ -283,7 +283,14 @@ func (n *Net) step(x *Node, ev gossip.Event) {
 	}
 }
 
+// maxQueue bounds what is on its way: a protocol that relays without end is
+// stopped here.
+const maxQueue = 20_000
+
 func (n *Net) after(ms int64, do func()) {
+	if len(n.queue) > maxQueue {
+		panic("invariant: a storm of frames")
+	}
 	n.seq++
 	heap.Push(&n.queue, &event{at: n.now + ms, seq: n.seq, do: do})
 }
