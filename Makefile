@@ -34,3 +34,6 @@ bench: ## benchmarks of the hot paths with their yardsticks
 
 clean: ## remove what was built
 	rm -rf bin out
+
+e2e: ## real processes on loopback, from the command line down
+	$(GO) test -tags e2e -count 1 -timeout 15m ./cmd/banyan -run 'Test(AConversation|AKilled|Demo)'

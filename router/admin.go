@@ -22,6 +22,7 @@ func (p *Peer) adminHandler() http.Handler {
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Status()) })
 	mux.HandleFunc("GET /v1/tree", p.serveTree)
 	mux.HandleFunc("POST /v1/replicas/{id...}", p.serveIntent)
+	mux.HandleFunc("POST /v1/kv-events", p.serveEvents)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", p.serveReady)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

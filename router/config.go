@@ -77,6 +77,7 @@ type DiscoveryConfig struct {
 type IngestConfig struct {
 	Owners string `yaml:"owners" doc:"peers subscribed to each stream: a number or all"`
 	Listen string `yaml:"listen" doc:"SUB bind address for engines that dial us: tcp://*:5557"`
+	Token  string `yaml:"token" doc:"bearer token of POST /v1/kv-events on the admin listener; empty turns it off" secret:"true"`
 }
 
 // DrainConfig is the clean shutdown.

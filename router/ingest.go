@@ -2,6 +2,9 @@ package router
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/kvevents"
+	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
 // Times of ingest.
@@ -32,6 +36,7 @@ type ingest struct {
 	peer   *Peer
 	owners int // per stream; 0 all
 	poke   chan struct{}
+	hub    *kvevents.Hub // engines dial us here; nil: off
 
 	mu      sync.Mutex // guards below; never held while calling out
 	follow  map[crdt.StreamID]*following
@@ -39,11 +44,20 @@ type ingest struct {
 	pending map[crdt.StreamID]absence // what the engine cannot give either
 }
 
+// source is what brings a stream's events: a Subscriber, or a Poller of an
+// engine whose events are drained when read.
+type source interface {
+	Run(ctx context.Context) error
+	Fetch(want []crdt.Span)
+	Status() kvevents.Status
+}
+
 // following is one stream this peer listens to.
 type following struct {
-	sub    *kvevents.Subscriber
+	sub    source
 	stop   context.CancelFunc
 	done   chan struct{}
+	host   string    // name in the hub; empty: not fed by it
 	first  bool      // this peer is the first owner
 	lostAt time.Time // since when this peer owns it no more; zero: owner
 }
@@ -55,12 +69,20 @@ type absence struct {
 	at    time.Time
 }
 
-func newIngest(p *Peer) *ingest {
+func newIngest(p *Peer) (*ingest, error) {
 	n, _ := p.cfg.Ingest.owners() // validated
-	return &ingest{
+	g := &ingest{
 		peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{},
 		absent: map[crdt.StreamID]absence{}, pending: map[crdt.StreamID]absence{},
 	}
+	if p.cfg.Ingest.Listen == "" {
+		return g, nil
+	}
+	var err error
+	if g.hub, err = kvevents.ListenHub(p.cfg.Ingest.Listen, zmtp.Options{}); err != nil {
+		return nil, fmt.Errorf("ingest.listen: %w", err)
+	}
+	return g, nil
 }
 
 // wake asks for a look at ownership soon. It never blocks.
@@ -73,6 +95,15 @@ func (g *ingest) wake() {
 
 // run keeps the followed streams equal to the owned ones until ctx ends.
 func (g *ingest) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if g.hub != nil {
+		wg.Go(func() {
+			if err := g.hub.Run(ctx); err != nil && ctx.Err() == nil {
+				g.peer.log.Error("ingest.listen", "err", err)
+			}
+		})
+	}
 	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()
 	for {
@@ -88,24 +119,60 @@ func (g *ingest) run(ctx context.Context) {
 	}
 }
 
-// rank is this peer's place among a stream's owners; -1 for none.
-func (g *ingest) rank(id crdt.StreamID) int {
-	return slices.Index(g.peer.mesh.owners(id, g.owners), g.peer.id)
+// fed says how a replica's events come.
+type fed uint8
+
+const (
+	fedNot    fed = iota // no events
+	fedDialed            // owners dial the engine's PUB socket
+	fedPolled            // one owner polls
+	fedHub               // the engine dials any peer: all are ready to take them
+)
+
+func (g *ingest) fed(r *fleet.Replica) fed {
+	switch {
+	case r.Spec.Kind == "pool":
+		return fedNot
+	case r.Spec.Engine == "trtllm":
+		if r.Spec.Events == "" {
+			return fedNot
+		}
+		return fedPolled
+	case r.Spec.Events != "":
+		return fedDialed
+	case g.hub != nil:
+		return fedHub
+	}
+	return fedNot
+}
+
+// rank is this peer's place among a replica's owners; -1 for none.
+func (g *ingest) rank(r *fleet.Replica) int {
+	n := g.owners
+	switch g.fed(r) {
+	case fedHub:
+		return 0
+	case fedPolled:
+		n = 1
+	}
+	return slices.Index(g.peer.mesh.owners(r.Stream, n), g.peer.id)
 }
 
 // owns reports whether this peer is an owner of the stream; owners also scrape.
-func (g *ingest) owns(id crdt.StreamID) bool { return g.rank(id) >= 0 }
+func (g *ingest) owns(id crdt.StreamID) bool {
+	return slices.Contains(g.peer.mesh.owners(id, g.owners), g.peer.id)
+}
 
 // reconcile starts what is owned and not followed, and stops what is followed
 // and no longer owned.
 func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 	listed := map[crdt.StreamID]bool{}
 	for _, r := range g.peer.fleet.List() {
-		if r.Spec.Events == "" {
+		if g.fed(r) == fedNot {
 			continue
 		}
 		listed[r.Stream] = true
-		rank := g.rank(r.Stream)
+		rank := g.rank(r)
 		g.mu.Lock()
 		f := g.follow[r.Stream]
 		if f != nil {
@@ -131,6 +198,9 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 	}
 	g.mu.Unlock()
 	for _, f := range over {
+		if f.host != "" {
+			g.hub.Unregister(f.host)
+		}
 		f.stop()
 		<-f.done
 	}
@@ -138,30 +208,73 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 
 // start follows one stream.
 func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
-	engine, err := kvevents.ParseEngine(r.Spec.Engine)
-	if err != nil {
-		g.peer.log.Error("stream not followed", "replica", r.Name(), "err", err)
-		return
-	}
-	sub, err := kvevents.NewSubscriber(kvevents.Config{
-		Stream: r.Stream, Engine: engine, Events: r.Spec.Events, Replay: r.Spec.Replay, Topic: r.Spec.Topic,
-		Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher, Sink: g, Logger: g.peer.log.Named("kvevents"),
-	})
+	src, err := g.source(r)
 	if err != nil {
 		g.peer.log.Error("stream not followed", "replica", r.Name(), "err", err)
 		return
 	}
 	sctx, stop := context.WithCancel(ctx)
-	f := &following{sub: sub, stop: stop, done: make(chan struct{}), first: first}
+	f := &following{sub: src, stop: stop, done: make(chan struct{}), first: first}
+	if sub, ok := src.(*kvevents.Subscriber); ok && g.fed(r) == fedHub {
+		f.host = hostOf(r.Spec.URL)
+		g.hub.Register(f.host, sub)
+	}
 	g.mu.Lock()
 	g.follow[r.Stream] = f
 	g.mu.Unlock()
-	go func() {
+	go func() { // waited for through f.done, by reconcile or stopAll
 		defer close(f.done)
-		if err := sub.Run(sctx); err != nil && sctx.Err() == nil {
+		if err := src.Run(sctx); err != nil && sctx.Err() == nil {
 			g.peer.log.Error("stream ended", "replica", r.Name(), "err", err)
 		}
 	}()
+}
+
+// source makes what brings a replica's events.
+func (g *ingest) source(r *fleet.Replica) (source, error) {
+	logger := g.peer.log.Named("kvevents")
+	if g.fed(r) == fedPolled {
+		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger}
+		if r.Spec.Credentials != "" {
+			cfg.Header = http.Header{"Authorization": {"Bearer " + r.Spec.Credentials}}
+		}
+		p, err := kvevents.NewPoller(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return polled{p}, nil
+	}
+	engine, err := kvevents.ParseEngine(r.Spec.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return kvevents.NewSubscriber(kvevents.Config{
+		Stream: r.Stream, Engine: engine, Events: r.Spec.Events, Replay: r.Spec.Replay, Topic: r.Spec.Topic,
+		Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger,
+	})
+}
+
+// hostOf is how an engine that dials us names itself in its topic.
+func hostOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return base
+	}
+	return u.Host
+}
+
+// polled makes a Poller a source: its engine has no replay, so there is
+// nothing to fetch.
+type polled struct{ *kvevents.Poller }
+
+func (polled) Fetch([]crdt.Span) {}
+
+func (p polled) Status() kvevents.Status {
+	all := p.Poller.Status()
+	if len(all) == 0 {
+		return kvevents.Status{State: "polling"}
+	}
+	return all[0]
 }
 
 func (g *ingest) stopAll() {
@@ -295,7 +408,7 @@ func (g *ingest) scraped(id crdt.StreamID, s crdt.Scrape) {
 // status is a replica's stream for the status page.
 func (g *ingest) status(r *fleet.Replica) console.Stream {
 	s := console.Stream{Owners: []string{}}
-	if r.Spec.Events == "" {
+	if g.fed(r) == fedNot {
 		s.State, s.Detail = "none", "no events endpoint is configured: predictions only"
 		return s
 	}

@@ -148,7 +148,9 @@ func (p *Peer) compose() error {
 	if p.mesh, err = newLink(p); err != nil {
 		return err
 	}
-	p.ingest = newIngest(p)
+	if p.ingest, err = newIngest(p); err != nil {
+		return err
+	}
 	p.fleet = fleet.New(fleet.Config{
 		Owned:   p.ingest.owns,
 		Scraped: p.ingest.scraped,

@@ -1,0 +1,75 @@
+package router
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/kvevents"
+)
+
+// serveEvents takes one batch of events by HTTP: the sender names replica,
+// incarnation and number itself. 202, or 400 naming the event that makes no
+// sense.
+func (p *Peer) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if p.cfg.Ingest.Token == "" {
+		writeError(w, http.StatusForbidden, errors.New("events by HTTP are off: set ingest.token"))
+		return
+	}
+	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(p.cfg.Ingest.Token))
+	if subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
+		writeError(w, http.StatusUnauthorized, errors.New("the bearer token is not that of ingest.token"))
+		return
+	}
+	body, err := readBounded(r, maxEventBytes)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, err)
+		return
+	}
+	if err := p.ingest.pushed(body, r.Header.Get("Content-Type"), time.Now()); err != nil {
+		writeError(w, http.StatusBadRequest, err)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// pushed decodes and delivers one batch that came by HTTP.
+func (g *ingest) pushed(body []byte, contentType string, at time.Time) error {
+	var d kvevents.Decoder
+	batch, err := d.DecodeHTTP(body, contentType)
+	if err != nil {
+		return err
+	}
+	r := g.peer.fleet.Get(batch.Replica)
+	if r == nil {
+		return fmt.Errorf("no replica %q; GET /v1/status lists them", batch.Replica)
+	}
+	engine, err := kvevents.ParseEngine(r.Spec.Engine)
+	if err != nil {
+		return err
+	}
+	cfg := kvevents.PackConfig{Engine: engine, Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher}
+	packer, err := kvevents.NewPacker(cfg)
+	if err != nil {
+		return err
+	}
+	slot, packed, err := packer.Pack(batch.Seq+1, batch.Batch)
+	if err != nil {
+		return err
+	}
+	if packed.Misfits > 0 {
+		return errors.New(cfg.Cure(packed.Misfit))
+	}
+	anchor := slot.Seq
+	if prior, ok := g.peer.index.Prior(r.Stream); ok && prior.Epoch == batch.Epoch {
+		anchor = prior.Anchor
+	}
+	g.Deliver(kvevents.Delivery{Stream: r.Stream, Epoch: batch.Epoch, Anchor: anchor, Slots: []crdt.Slot{slot}, ReceivedAt: at})
+	return nil
+}
