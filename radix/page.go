@@ -5,7 +5,7 @@ package radix
 // needs it to undo slots that were folded above a gap; any layout of the tree
 // must offer it. O(blocks of the page).
 func (t *Tree) Page(h Holder, handle uint64, dst []Key) (parent Key, keys []Key, meta Meta, ok bool) {
-	ref := t.findFact(t.writable(h), handle)
+	ref := t.findFact(t.holder(h), handle)
 	if ref == 0 {
 		return 0, dst, 0, false
 	}

@@ -29,6 +29,7 @@ const spillCursor = 1 << 40
 // order of their lines' creation, so mostly chain by chain. It costs about
 // 20 ns a fact. Enumeration is exact while h is not written between the steps;
 // otherwise a cursor may name nothing any more and the enumeration ends early.
+// fn must not call the tree.
 func (t *Tree) Runs(h Holder, cursor uint64, maxFacts int, fn func(Run)) (next uint64) {
 	hs := t.writable(h)
 	left := max(maxFacts, 1)
