@@ -55,3 +55,14 @@ type PeerLoads struct {
 	Peer  PeerID
 	Loads []LoadEntry
 }
+
+// Newer reports whether s replaces o: the join of scrapes.
+func (s *Scrape) Newer(o *Scrape) bool { return s.Version > o.Version }
+
+// Newer reports whether v replaces o: the join of vitals.
+func (v *Vitals) Newer(o *Vitals) bool { return v.Version > o.Version }
+
+// Newer reports whether i replaces o: the last writer by (time, peer).
+func (i *Intent) Newer(o *Intent) bool {
+	return i.Time > o.Time || i.Time == o.Time && o.Peer.Less(i.Peer)
+}

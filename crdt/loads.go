@@ -1,132 +1,290 @@
 package crdt
 
-import "slices"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
-// Loads is the table of load registers: one per (peer, replica), written by
-// that peer alone, newest version wins. It keeps one running sum per replica.
+// A peer that is silent but not declared failed keeps its last load, decayed
+// by the mean request time: dropping it at once makes everyone herd onto its
+// replicas.
+const (
+	SilentMs = 1_500  // silence after which a peer's load decays
+	GoneMs   = 10_000 // silence after which nothing of it counts
+)
+
+// Loads is the table of load registers, one per (peer, replica), each written
+// by that peer alone; the newest version wins, so any copy may be relayed. It
+// keeps one running sum per replica. Not safe for concurrent use.
 type Loads struct {
 	self  PeerID
-	peers map[PeerID]map[StreamID]Load
-	sums  map[StreamID]Load
+	peers map[PeerID]*peerTable
+	sums  map[StreamID]*loadSum
 	dirty map[StreamID]struct{}
+}
+
+// peerTable is one peer's registers.
+type peerTable struct {
+	regs  map[StreamID]*register
+	heard int64   // ms of its last frame; 0 never told
+	share float64 // of its values that counts, 1 unless silent
+}
+
+type register struct {
+	load Load
+	sent Load  // own registers: as last marked dirty
+	part parts // what the sum holds of it
+}
+
+// parts is a register in whole numbers, so that what was added can be taken
+// away exactly (I10).
+type parts struct {
+	waiting, prefill, tokens, streams, blocks int64 // prefill in ns
+	first                                     int64
+}
+
+type loadSum struct {
+	parts
+	of int // registers
 }
 
 // NewLoads makes an empty table of the peer self.
 func NewLoads(self PeerID) *Loads {
 	return &Loads{
-		self: self, peers: map[PeerID]map[StreamID]Load{}, sums: map[StreamID]Load{}, dirty: map[StreamID]struct{}{},
+		self: self, peers: make(map[PeerID]*peerTable),
+		sums: make(map[StreamID]*loadSum), dirty: make(map[StreamID]struct{}),
 	}
 }
 
-// SetOwn writes an own register and marks it dirty. Its version must grow.
+// SetOwn writes an own register; its version must grow. It becomes dirty
+// unless only its decode blocks moved, by less than 5 % and less than 16 since
+// it was last sent.
 func (l *Loads) SetOwn(id StreamID, load Load) {
-	if l.put(l.self, id, load) {
+	r := l.put(l.self, id, load)
+	if r == nil {
+		return
+	}
+	now, was := load, r.sent
+	now.Version, was.Version, now.Blocks, was.Blocks = 0, 0, 0, 0
+	moved := load.Blocks - r.sent.Blocks
+	if moved < 0 {
+		moved = -moved
+	}
+	if now != was || moved >= 16 || moved*20 > r.sent.Blocks || r.sent.Version == 0 {
 		l.dirty[id] = struct{}{}
+		r.sent = load
 	}
 }
 
-// Join takes another peer's registers; older versions change nothing, and
-// nobody writes for this peer.
-func (l *Loads) Join(at PeerID, loads []LoadEntry) {
+// Join takes registers that peer at wrote, from itself or relayed; older
+// versions change nothing, and nobody else writes for this peer. changed
+// counts those that did. Cost: O(1) a register.
+func (l *Loads) Join(at PeerID, loads []LoadEntry) (changed int) {
 	if at == l.self {
-		return
+		return 0
 	}
 	for _, e := range loads {
-		l.put(at, e.Replica, e.Load)
-	}
-}
-
-func (l *Loads) put(at PeerID, id StreamID, load Load) bool {
-	table := l.peers[at]
-	if table == nil {
-		table = map[StreamID]Load{}
-		l.peers[at] = table
-	}
-	old, ok := table[id]
-	if ok && old.Version >= load.Version {
-		return false
-	}
-	table[id] = load
-	l.resum(id)
-	return true
-}
-
-// resum adds a replica's registers up anew: O(peers), exact, without the drift
-// that adding and subtracting floats has.
-func (l *Loads) resum(id StreamID) {
-	var sum Load
-	for _, table := range l.peers {
-		r, ok := table[id]
-		if !ok {
-			continue
+		if l.put(at, e.Replica, e.Load) != nil {
+			changed++
 		}
-		sum.Waiting += r.Waiting
-		sum.Prefill += r.Prefill
-		sum.Tokens += r.Tokens
-		sum.Streams += r.Streams
-		sum.Blocks += r.Blocks
-		sum.FirstToken = max(sum.FirstToken, r.FirstToken)
 	}
-	if sum == (Load{}) {
-		delete(l.sums, id)
+	return changed
+}
+
+// put returns the register if load was newer.
+func (l *Loads) put(at PeerID, id StreamID, load Load) *register {
+	t := l.peers[at]
+	if t == nil {
+		t = &peerTable{regs: make(map[StreamID]*register), share: 1}
+		l.peers[at] = t
+	}
+	r := t.regs[id]
+	if r == nil {
+		r = &register{}
+		t.regs[id] = r
+		l.sumOf(id).of++
+	} else if r.load.Version >= load.Version {
+		return nil
+	}
+	r.load = load
+	l.adjust(id, r, t.share)
+	return r
+}
+
+func (l *Loads) sumOf(id StreamID) *loadSum {
+	s := l.sums[id]
+	if s == nil {
+		s = &loadSum{}
+		l.sums[id] = s
+	}
+	return s
+}
+
+// adjust replaces what the sum holds of a register.
+func (l *Loads) adjust(id StreamID, r *register, share float64) {
+	s := l.sums[id]
+	now := r.load.parts(share)
+	s.add(&r.part, -1)
+	s.add(&now, 1)
+	was := r.part.first
+	r.part = now
+	switch {
+	case now.first >= s.first:
+		s.first = now.first
+	case was == s.first:
+		s.first = l.firstToken(id)
+	}
+}
+
+func (s *parts) add(p *parts, sign int64) {
+	s.waiting += sign * p.waiting
+	s.prefill += sign * p.prefill
+	s.tokens += sign * p.tokens
+	s.streams += sign * p.streams
+	s.blocks += sign * p.blocks
+}
+
+// parts is a register's contribution. share < 1 rounds up, so that a silent
+// peer's last request counts until it is gone.
+func (l *Load) parts(share float64) parts {
+	if share <= 0 {
+		return parts{}
+	}
+	const maxPrefill = 1e6 // seconds; keeps the sum of many peers in 64 bits
+	of := func(v int64) int64 { return int64(math.Ceil(float64(v) * share)) }
+	if share == 1 {
+		of = func(v int64) int64 { return v }
+	}
+	return parts{
+		waiting: of(int64(l.Waiting)), tokens: of(l.Tokens), streams: of(int64(l.Streams)), blocks: of(l.Blocks),
+		prefill: int64(min(max(l.Prefill, -maxPrefill), maxPrefill) * share * 1e9), first: l.FirstToken,
+	}
+}
+
+// firstToken is the latest over all peers. O(peers).
+func (l *Loads) firstToken(id StreamID) (first int64) {
+	for _, t := range l.peers {
+		if r := t.regs[id]; r != nil {
+			first = max(first, r.part.first)
+		}
+	}
+	return first
+}
+
+// Sum is a replica's load over all peers; its Version means nothing. O(1).
+func (l *Loads) Sum(id StreamID) Load {
+	s := l.sums[id]
+	if s == nil {
+		return Load{}
+	}
+	return Load{
+		Waiting: int32(s.waiting), Prefill: float64(s.prefill) / 1e9, Tokens: s.tokens,
+		Streams: int32(s.streams), Blocks: s.blocks, FirstToken: s.first,
+	}
+}
+
+// Heard notes that a frame of the peer itself came: its load counts in full.
+func (l *Loads) Heard(at PeerID, nowMs int64) {
+	t := l.peers[at]
+	if t == nil {
 		return
 	}
-	l.sums[id] = sum
+	t.heard = nowMs
+	l.weigh(t, 1)
 }
 
-// Sum is a replica's load over all peers; Version is meaningless in it. O(1).
-func (l *Loads) Sum(id StreamID) Load { return l.sums[id] }
-
-// Drop forgets a peer that failed or left: its load leaves exactly.
-func (l *Loads) Drop(at PeerID) {
-	table := l.peers[at]
-	delete(l.peers, at)
-	for id := range table {
-		l.resum(id)
+// Decay lowers what silent peers count; meanMs is the mean time a request
+// takes. Peers never noted by Heard do not decay. O(registers of silent peers).
+func (l *Loads) Decay(nowMs int64, meanMs float64) {
+	for at, t := range l.peers {
+		if silent := nowMs - t.heard; at != l.self && t.heard != 0 && silent >= SilentMs {
+			l.weigh(t, silentShare(silent, meanMs))
+		}
 	}
 }
 
-// Own appends this peer's registers, sorted by replica; with dirty only those
-// written since the last call with dirty.
+func silentShare(silentMs int64, meanMs float64) float64 {
+	if silentMs >= GoneMs || meanMs <= 0 {
+		return 0
+	}
+	return math.Exp(-float64(silentMs-SilentMs) / meanMs)
+}
+
+func (l *Loads) weigh(t *peerTable, share float64) {
+	if t.share == share {
+		return
+	}
+	t.share = share
+	for id, r := range t.regs {
+		l.adjust(id, r, share)
+	}
+}
+
+// Drop forgets a peer that failed or left: its load leaves exactly (I10).
+func (l *Loads) Drop(at PeerID) {
+	t := l.peers[at]
+	if t == nil {
+		return
+	}
+	delete(l.peers, at)
+	for id, r := range t.regs {
+		l.adjust(id, r, 0)
+		s := l.sums[id]
+		if s.of--; s.of == 0 {
+			delete(l.sums, id)
+			continue
+		}
+		s.first = l.firstToken(id)
+	}
+}
+
+// Forget drops one replica's registers of all peers.
+func (l *Loads) Forget(id StreamID) {
+	for _, t := range l.peers {
+		delete(t.regs, id)
+	}
+	delete(l.sums, id)
+	delete(l.dirty, id)
+}
+
+// Own appends this peer's registers, by replica; with dirty only those that
+// became dirty since the last call with dirty.
 func (l *Loads) Own(dst []LoadEntry, dirty bool) []LoadEntry {
 	from := len(dst)
-	for id, load := range l.peers[l.self] {
-		if _, is := l.dirty[id]; is || !dirty {
-			dst = append(dst, LoadEntry{id, load})
-		}
+	t := l.peers[l.self]
+	if t == nil {
+		return dst
 	}
 	if dirty {
+		for id := range l.dirty {
+			dst = append(dst, LoadEntry{id, t.regs[id].load})
+		}
 		clear(l.dirty)
+	} else {
+		for id, r := range t.regs {
+			dst = append(dst, LoadEntry{id, r.load})
+		}
 	}
-	sortEntries(dst[from:])
+	sortLoads(dst[from:])
 	return dst
 }
 
-// All appends every peer's registers, sorted by peer and replica.
+// All appends the registers of all peers, by peer and replica.
 func (l *Loads) All(dst []PeerLoads) []PeerLoads {
 	from := len(dst)
-	for peer, table := range l.peers {
-		p := PeerLoads{Peer: peer}
-		for id, load := range table {
-			p.Loads = append(p.Loads, LoadEntry{id, load})
+	for at, t := range l.peers {
+		p := PeerLoads{Peer: at, Loads: make([]LoadEntry, 0, len(t.regs))}
+		for id, r := range t.regs {
+			p.Loads = append(p.Loads, LoadEntry{id, r.load})
 		}
-		sortEntries(p.Loads)
+		sortLoads(p.Loads)
 		dst = append(dst, p)
 	}
-	slices.SortFunc(dst[from:], func(a, b PeerLoads) int {
-		if a.Peer.Less(b.Peer) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(dst[from:], func(a, b PeerLoads) int { return slices.Compare(a.Peer[:], b.Peer[:]) })
 	return dst
 }
 
-func sortEntries(e []LoadEntry) {
-	slices.SortFunc(e, func(a, b LoadEntry) int {
-		if a.Replica < b.Replica {
-			return -1
-		}
-		return 1
-	})
+func sortLoads(e []LoadEntry) {
+	slices.SortFunc(e, func(a, b LoadEntry) int { return cmp.Compare(a.Replica, b.Replica) })
 }
