@@ -395,6 +395,25 @@ func TestHubRoutesByTopic(t *testing.T) {
 	}
 }
 
+func TestSubscriberIgnoresReplacedConnection(t *testing.T) {
+	sink := newRecordSink()
+	s, err := NewSubscriber(Config{Stream: "s", Grid: 16, Hasher: testHasher, Sink: sink})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := func(conn, seq uint64, ts float64) {
+		s.message(context.Background(), zmtp.Message{Conn: conn, Frames: [][]byte{
+			nil, binary.BigEndian.AppendUint64(nil, seq), encodeRuns(ts, run{first: 1, blocks: 1, size: 16}),
+		}})
+	}
+	message(1, 0, 1000)
+	message(2, 0, 2000) // the engine restarted and dialed again
+	message(1, 1, 1001) // what was left of the connection before
+	if sink.have(1_000_000) != "1" || sink.have(2_000_000) != "1" || s.Status().Counters.Late != 1 {
+		t.Fatalf("have %s and %s, status %+v", sink.have(1_000_000), sink.have(2_000_000), s.Status())
+	}
+}
+
 func TestSubscriberConfigIsChecked(t *testing.T) {
 	good := Config{Stream: "s", Grid: 16, Hasher: testHasher, Sink: newRecordSink()}
 	for name, spoil := range map[string]func(*Config){

@@ -152,6 +152,47 @@ func TestTrackerRestartedEngineHasLittle(t *testing.T) {
 	s.do(ReplayEnded{true}, "")
 }
 
+func TestTrackerDropsHeldSlotsOfAnotherProcess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		old, young int
+		reconnect  bool
+	}{
+		"older than the new process":           {1, 2, false},
+		"of the connection before, clock back": {5, 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, true)
+			s.do(Connected{}, "replay 1")
+			s.do(Replayed{slot(tc.old, 1)}, deliver(tc.old, 1, 1))
+			s.do(Replayed{slot(tc.old, 2)}, deliver(tc.old, 1, 2))
+			s.do(ReplayEnded{true}, "")
+			s.do(Connected{}, "replay 2")
+			s.do(Live{slot(tc.old, 3)}, "") // held; its process dies now
+			if tc.reconnect {
+				s.do(Connected{}, "replay 2")
+			}
+			s.do(Replayed{slot(tc.young, 2)}, "replay 1")
+			s.now += 10
+			if out := s.tr.Step(s.now, s.prior, Replayed{slot(tc.young, 1)}); !out.Minted || len(out.Deliver) != 1 {
+				t.Fatalf("%+v", out)
+			}
+			s.do(ReplayEnded{true}, "")
+		})
+	}
+}
+
+func TestTrackerDoubtsForgetfulReplay(t *testing.T) {
+	s := newScript(t, true)
+	s.do(Connected{}, "replay 1")
+	s.do(Replayed{slot(1, 1)}, deliver(1, 1, 1))
+	s.do(ReplayEnded{true}, "")
+	s.do(Connected{}, "replay 1")
+	s.do(ReplayEnded{true}, "") // a process that remembers nothing
+	s.do(Live{slot(2, 3)}, "replay 1")
+	s.do(Replayed{slot(2, 1)}, deliver(2, 1, 1))
+	s.do(ReplayEnded{true}, deliver(2, 1, 3)+"; replay 1") // slot 2 is missing
+}
+
 func TestTrackerTakesOverFromMesh(t *testing.T) {
 	s := newScript(t, true)
 	s.prior = Prior{Epoch: epochOf(1, 1), Anchor: 1, Floor: 9, LastSeq: 9, LastTS: slot(1, 9).TS}
