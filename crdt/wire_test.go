@@ -1,0 +1,522 @@
+package crdt_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write golden files")
+
+// codec is one pair of functions of the wire, made uniform.
+type codec struct {
+	name   string
+	draw   func(*rapid.T) any
+	append func([]byte, any) []byte
+	decode func([]byte) (any, []byte, error)
+}
+
+// of makes a codec of a typed pair.
+func of[T any](name string, draw func(*rapid.T) T, app func([]byte, T) []byte, dec func([]byte) (T, []byte, error)) codec {
+	return codec{
+		name: name,
+		draw: func(t *rapid.T) any { return draw(t) },
+		append: func(b []byte, v any) []byte {
+			return app(b, v.(T))
+		},
+		decode: func(b []byte) (any, []byte, error) { return dec(b) },
+	}
+}
+
+// byPointer adapts an Append function that takes a pointer.
+func byPointer[T any](f func([]byte, *T) []byte) func([]byte, T) []byte {
+	return func(b []byte, v T) []byte { return f(b, &v) }
+}
+
+func codecs() []codec {
+	return []codec{
+		of("spans", func(t *rapid.T) []crdt.Span { return drawSpans(t, 1) }, crdt.AppendSpans, crdt.DecodeSpans),
+		of("slots", drawSlots, crdt.AppendSlots, func(b []byte) ([]crdt.Slot, []byte, error) { return crdt.DecodeSlots(b, 0) }),
+		of("context", drawContext, byPointer(crdt.AppendContext), crdt.DecodeContext),
+		of("digest", func(t *rapid.T) crdt.Digest { return crdt.Digest{Context: drawContext(t), Base: drawSum(t)} }, byPointer(crdt.AppendDigest), crdt.DecodeDigest),
+		of("delta", drawDelta, byPointer(crdt.AppendDelta), crdt.DecodeDelta),
+		of("rows", drawRows, byPointer(crdt.AppendRows), crdt.DecodeRows),
+		of("snapshot", drawSnapshot, byPointer(crdt.AppendSnapshot), crdt.DecodeSnapshot),
+		of("loads", drawLoadEntries, crdt.AppendLoads, crdt.DecodeLoads),
+		of("scrapes", drawScrapes, crdt.AppendScrapes, crdt.DecodeScrapes),
+		of("vitals", drawVitals, crdt.AppendVitals, crdt.DecodeVitals),
+		of("intents", drawIntents, crdt.AppendIntents, crdt.DecodeIntents),
+		of("predictions", drawPredictions, crdt.AppendPredictions, crdt.DecodePredictions),
+		of("sums", drawSums, crdt.AppendPredictionSums, crdt.DecodePredictionSums),
+	}
+}
+
+func drawSpans(t *rapid.T, from uint64) (out []crdt.Span) {
+	for range rapid.IntRange(0, 4).Draw(t, "spans") {
+		from += rapid.Uint64Range(1, 5).Draw(t, "gap")
+		to := from + rapid.Uint64Range(0, 5).Draw(t, "len")
+		out = append(out, crdt.Span{From: from, To: to})
+		from = to + 1
+	}
+	return out
+}
+
+func drawSlots(t *rapid.T) []crdt.Slot {
+	l := drawLog(t, rapid.Uint64Range(0, 9).Draw(t, "epoch"), rapid.IntRange(0, 4).Draw(t, "n"), true)
+	return l.slots
+}
+
+func drawContext(t *rapid.T) crdt.Context {
+	c := crdt.Context{Epoch: rapid.Uint64Range(0, 9).Draw(t, "epoch"), LastTS: rapid.Int64().Draw(t, "ts")}
+	if c.Epoch == 0 {
+		return c
+	}
+	c.Anchor = rapid.Uint64Range(1, 5).Draw(t, "anchor")
+	c.Voids = drawSpans(t, c.Anchor)
+	c.Floor = c.Anchor - 1
+	if n := len(c.Voids); n > 0 {
+		c.Floor = c.Voids[n-1].To + rapid.Uint64Range(0, 3).Draw(t, "floor")
+	}
+	for i, s := range drawSpans(t, c.Floor+1) {
+		if i%2 == 0 {
+			c.Above = append(c.Above, s)
+		} else {
+			c.Lost = append(c.Lost, s)
+		}
+	}
+	return c
+}
+
+func drawSum(t *rapid.T) crdt.Sum {
+	return crdt.Sum{
+		Count: rapid.Uint64().Draw(t, "count"), Facts: rapid.Uint64().Draw(t, "facts"),
+		Linked: rapid.Uint64().Draw(t, "linked"), KeyXOR: rapid.Uint64().Draw(t, "keys"),
+	}
+}
+
+func drawDelta(t *rapid.T) crdt.Delta {
+	d := crdt.Delta{
+		Stream: streamID, Epoch: rapid.Uint64().Draw(t, "epoch"), Anchor: rapid.Uint64Range(0, 9).Draw(t, "anchor"),
+		Slots: drawSlots(t), Lost: drawSpans(t, 1),
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "hints") {
+		d.Hints = append(d.Hints, crdt.Hint{Handle: rapid.Uint64().Draw(t, "handle"), Key: rapid.Uint64().Draw(t, "key")})
+	}
+	return d
+}
+
+func drawRows(t *rapid.T) crdt.Rows {
+	r := crdt.Rows{Runs: []crdt.RunHead{}, Meta: []crdt.Meta{}}
+	for range rapid.IntRange(0, 4).Draw(t, "runs") {
+		h := crdt.RunHead{
+			Pages: rapid.IntRange(1, 5).Draw(t, "pages"), PerPage: rapid.IntRange(0, 3).Draw(t, "perPage"),
+			Space: rapid.Uint64().Draw(t, "space"), Parent: rapid.Uint64().Draw(t, "parent"),
+		}
+		h.Linked = h.PerPage > 0 && rapid.Bool().Draw(t, "linked")
+		r.Runs = append(r.Runs, h)
+		for range h.Pages {
+			r.Handle = append(r.Handle, rapid.Uint64().Draw(t, "handle"))
+			r.Meta = append(r.Meta, crdt.Meta(rapid.Uint64().Draw(t, "meta")))
+		}
+		for range h.Pages * h.PerPage {
+			r.Value = append(r.Value, rapid.Uint64().Draw(t, "value"))
+		}
+	}
+	return r
+}
+
+func drawSnapshot(t *rapid.T) crdt.Snapshot {
+	return crdt.Snapshot{Stream: streamID, Context: drawContext(t), Base: drawSum(t), Above: drawSlots(t)}
+}
+
+func drawID(t *rapid.T) crdt.StreamID {
+	return crdt.StreamID(rapid.SampledFrom([]string{"", "http://a#0", "http://b#7", strings.Repeat("x", 300)}).Draw(t, "id"))
+}
+
+func drawPeerID(t *rapid.T) (p crdt.PeerID) {
+	copy(p[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "peer"))
+	return p
+}
+
+func drawLoadEntries(t *rapid.T) (out []crdt.LoadEntry) {
+	for range rapid.IntRange(0, 4).Draw(t, "n") {
+		out = append(out, crdt.LoadEntry{Replica: drawID(t), Load: drawLoad(t)})
+	}
+	return out
+}
+
+func drawScrapes(t *rapid.T) map[crdt.StreamID]crdt.Scrape {
+	out := map[crdt.StreamID]crdt.Scrape{}
+	for range rapid.IntRange(0, 3).Draw(t, "n") {
+		out[drawID(t)] = crdt.Scrape{
+			Version: rapid.Uint64().Draw(t, "v"), Running: rapid.Int32().Draw(t, "r"), Waiting: rapid.Int32().Draw(t, "w"),
+			KVUse: rapid.Float32Range(0, 1).Draw(t, "kv"), Capacity: rapid.Int64().Draw(t, "c"),
+		}
+	}
+	return out
+}
+
+func drawVitals(t *rapid.T) map[crdt.PeerID]crdt.Vitals {
+	out := map[crdt.PeerID]crdt.Vitals{}
+	for range rapid.IntRange(0, 3).Draw(t, "n") {
+		v := crdt.Vitals{
+			Version: rapid.Uint64().Draw(t, "v"), Name: "n", HTTP: rapid.String().Draw(t, "http"), Build: "b",
+			Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), P99: rapid.Float64Range(0, 1e6).Draw(t, "p99"),
+			Facts: rapid.Uint64().Draw(t, "facts"), Memory: rapid.Uint64().Draw(t, "memory"), Ready: rapid.Bool().Draw(t, "ready"), Draining: true,
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "ages") {
+			if v.Ages == nil {
+				v.Ages = map[crdt.PeerID]int64{}
+			}
+			v.Ages[drawPeerID(t)] = rapid.Int64().Draw(t, "age")
+		}
+		out[drawPeerID(t)] = v
+	}
+	return out
+}
+
+func drawIntents(t *rapid.T) map[crdt.StreamID]crdt.Intent {
+	out := map[crdt.StreamID]crdt.Intent{}
+	for range rapid.IntRange(0, 3).Draw(t, "n") {
+		out[drawID(t)] = crdt.Intent{
+			Time: rapid.Int64().Draw(t, "time"), Peer: drawPeerID(t), Drain: rapid.Bool().Draw(t, "drain"), Weight: rapid.Float64Range(0, 9).Draw(t, "weight"),
+		}
+	}
+	return out
+}
+
+func drawPredictions(t *rapid.T) (out []crdt.Prediction) {
+	for range rapid.IntRange(0, 3).Draw(t, "n") {
+		p := drawPrediction(t, 100_000)
+		p.Space.Replica = drawID(t)
+		out = append(out, p)
+	}
+	return out
+}
+
+func drawSums(t *rapid.T) (out []crdt.PredictionSum) {
+	for range rapid.IntRange(0, 3).Draw(t, "n") {
+		out = append(out, crdt.PredictionSum{
+			Space:  crdt.PredictionSpace{Replica: drawID(t), Root: rapid.Uint64().Draw(t, "root")},
+			Bucket: rapid.Int64().Draw(t, "bucket"), XOR: rapid.Uint64().Draw(t, "xor"), Count: rapid.Uint32().Draw(t, "count"),
+		})
+	}
+	return out
+}
+
+// TestCodec round-trips every column, leaves what follows alone, gives one
+// encoding per value, and refuses every truncation.
+func TestCodec(t *testing.T) {
+	for _, c := range codecs() {
+		t.Run(c.name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				v := c.draw(t)
+				b := c.append(nil, v)
+				back, rest, err := c.decode(append(slices.Clone(b), 0xee))
+				if err != nil || !bytes.Equal(rest, []byte{0xee}) {
+					t.Fatalf("%+v: rest %x, %v", v, rest, err)
+				}
+				if !reflect.DeepEqual(back, v) {
+					t.Fatalf("came back as %+v, was %+v", back, v)
+				}
+				if again := c.append([]byte{1}, back); !bytes.Equal(again[1:], b) {
+					t.Fatalf("two encodings of %+v", v)
+				}
+				cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
+				if _, _, err := c.decode(b[:cut]); !errors.Is(err, crdt.ErrCorrupt) {
+					t.Fatalf("%d of %d bytes: error %v", cut, len(b), err)
+				}
+			})
+		})
+	}
+}
+
+// TestDecodedIsACopy holds that nothing decoded changes with the buffer.
+func TestDecodedIsACopy(t *testing.T) {
+	for _, c := range codecs() {
+		rapid.Check(t, func(t *rapid.T) {
+			v := c.draw(t)
+			b := c.append(nil, v)
+			back, _, err := c.decode(b)
+			for i := range b {
+				b[i] = 0xff
+			}
+			if err != nil || !reflect.DeepEqual(back, v) {
+				t.Fatalf("%s aliases its buffer: %+v, was %+v", c.name, back, v)
+			}
+		})
+	}
+}
+
+// TestGolden pins the bytes of every column.
+func TestGolden(t *testing.T) {
+	for _, c := range codecs() {
+		v := rapid.Custom(c.draw).Example(7)
+		got := hex.EncodeToString(c.append(nil, v)) + "\n"
+		file := filepath.Join("testdata", "golden", c.name+".hex")
+		if *rewrite {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := hex.DecodeString(strings.TrimSpace(string(want)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, rest, err := c.decode(raw)
+		if err != nil || len(rest) > 0 {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if again := hex.EncodeToString(c.append(nil, back)) + "\n"; again != string(want) {
+			t.Errorf("%s: encoded as\n%swant\n%s", c.name, again, want)
+		}
+	}
+}
+
+// TestHashesArePinned pins what peers of one mesh must agree on.
+func TestHashesArePinned(t *testing.T) {
+	s := crdt.Slot{Seq: 3, TS: 4, Body: []byte("seventeen bytes!!")}
+	for name, c := range map[string][2]uint64{
+		"fact": {crdt.FactHash(1, 2, 3), wantFactHash}, "key": {crdt.KeyHash(1, 2), wantKeyHash}, "slot": {s.Hash(), wantSlotHash},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%s hash is %#x, want %#x", name, c[0], c[1])
+		}
+	}
+	for _, other := range []crdt.Slot{{Seq: 2, TS: 4, Body: s.Body}, {Seq: 3, TS: 5, Body: s.Body}, {Seq: 3, TS: 4, Body: append(slices.Clone(s.Body), 0)}, {Seq: 3, TS: 4, Body: s.Body[:16]}} {
+		if other.Hash() == s.Hash() {
+			t.Errorf("slot hash does not see %+v", other)
+		}
+	}
+}
+
+const (
+	wantFactHash = 0xf7b248e22c286c06
+	wantKeyHash  = 0xc2740323a1f61b84
+	wantSlotHash = 0x437ffacbcdfd9d6c
+)
+
+// TestWireCost holds the bytes a block costs in batches of 16.
+func TestWireCost(t *testing.T) {
+	col := make([]uint64, 16)
+	for i := range col {
+		col[i] = uint64(i) + 1
+	}
+	var slots, gone []crdt.Slot
+	var b crdt.Builder
+	for seq := uint64(1); seq <= 8; seq++ {
+		b.Reset()
+		b.Store(crdt.Op{Main: true, PerPage: 1, HasParent: true, Parent: 99}, col, col)
+		s, _ := b.Slot(seq, 1)
+		slots = append(slots, s)
+		b.Reset()
+		for i := range col { // an engine says one removal a block
+			b.Remove(crdt.Op{Main: true}, col[i:i+1])
+		}
+		s, _ = b.Slot(seq, 1)
+		gone = append(gone, s)
+	}
+	size := func(s []crdt.Slot) float64 {
+		return float64(len(crdt.AppendDelta(nil, &crdt.Delta{Stream: streamID, Slots: s}))) / float64(16*len(s))
+	}
+	if got := size(slots); got > 20 {
+		t.Errorf("%.1f bytes a stored block", got)
+	}
+	if got := size(gone); got > 12 {
+		t.Errorf("%.1f bytes a removed block", got)
+	}
+	t.Logf("%.2f bytes a stored block, %.2f a removed one", size(slots), size(gone))
+}
+
+// TestBuilderJoinsRuns holds that a run told page by page is one op, and one
+// that repeats a handle is not.
+func TestBuilderJoinsRuns(t *testing.T) {
+	var whole, parts crdt.Builder
+	op := crdt.Op{Main: true, PerPage: 2, Root: 5, Mode: crdt.Flagged, Group: 2}
+	whole.Store(op, []uint64{1, 2, 3}, []uint64{10, 11, 20, 21, 30, 31})
+	parts.Store(op, []uint64{1}, []uint64{10, 11})
+	op.HasParent, op.Parent, op.Root = true, 1, 0
+	parts.Store(op, []uint64{2}, []uint64{20, 21})
+	op.Parent = 2
+	parts.Store(op, []uint64{3}, []uint64{30, 31})
+	a, _ := whole.Bytes()
+	b, _ := parts.Bytes()
+	if !bytes.Equal(a, b) {
+		t.Errorf("one run, two encodings:\n%x\n%x", a, b)
+	}
+	op.Parent = 3
+	parts.Store(op, []uint64{1}, []uint64{10, 11}) // again, below itself
+	op.Parent, op.Tier = 1, crdt.TierCPU
+	parts.Store(op, []uint64{7}, []uint64{70, 71})
+	s, _ := parts.Slot(1, 1)
+	var pages []int
+	_ = s.Ops(func(o *crdt.Op) bool { pages = append(pages, o.Handles.Len()); return true })
+	if !slices.Equal(pages, []int{3, 1, 1}) {
+		t.Errorf("ops of %v pages", pages)
+	}
+}
+
+// TestPiecesSplitRuns holds that pieces are bounded and hold the same facts.
+func TestPiecesSplitRuns(t *testing.T) {
+	for _, linked := range []bool{false, true} {
+		const pages, perPage = 9000, 3
+		rows := crdt.Rows{Runs: []crdt.RunHead{{Pages: pages, PerPage: perPage, Linked: linked, Parent: 1}}}
+		for i := range uint64(pages) {
+			rows.Handle, rows.Meta = append(rows.Handle, 10+i), append(rows.Meta, crdt.NewMeta(1, 1, 0, 0))
+			rows.Value = append(rows.Value, 3*i+100_000, 3*i+100_001, 3*i+100_002)
+		}
+		page, parent := uint64(0), uint64(1)
+		for _, piece := range crdt.AppendPieces(nil, &rows) {
+			if len(piece) > crdt.MaxPieceBytes {
+				t.Fatalf("piece of %d bytes", len(piece))
+			}
+			part, _, err := crdt.DecodeRows(piece)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if part.Runs[0].Parent != parent {
+				t.Fatalf("page %d hangs below %d, want %d", page, part.Runs[0].Parent, parent)
+			}
+			for i, h := range part.Handle {
+				if h != 10+page || part.Value[3*i] != 3*page+100_000 {
+					t.Fatalf("page %d is %d", page, h)
+				}
+				if page++; linked {
+					parent = part.Value[3*i+2]
+				} else {
+					parent = h
+				}
+			}
+		}
+		if page != pages {
+			t.Fatalf("%d of %d pages", page, pages)
+		}
+	}
+}
+
+// TestBadSnapshots are refused whole: the stream stays as it was.
+func TestBadSnapshots(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLog(t, 1000, 8, false)
+		src, dst := wide(), wide()
+		src.take(l, 1, 2, 3, 4, 5, 7)
+		dst.take(l, 1)
+		before := dst.Context()
+		s := src.cutAll(t)
+		switch rapid.IntRange(0, 4).Draw(t, "fault") {
+		case 0:
+			s.Base.Facts++
+		case 1:
+			s.Base.Count++
+		case 2:
+			s.Above = nil
+		case 3:
+			s.Context.Voids = []crdt.Span{{From: 9, To: 8}}
+		default:
+			s.Pieces = append([][]byte{{1, 2, 3}}, s.Pieces...)
+		}
+		j, err := dst.BeginJoin(s, 0)
+		for done := false; err == nil && !done; {
+			done, err = j.Next(0)
+		}
+		if err == nil {
+			t.Fatal("a broken snapshot was joined")
+		}
+		if c := dst.Context(); !c.Equal(&before) {
+			t.Fatalf("a broken snapshot left %+v", c)
+		}
+		world{1000: l}.checkPeer(t, "dst", dst)
+		src.snapshotTo(t, dst, 0)
+		checkEqual(t, []*peer{src, dst})
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	all := codecs()
+	for i, c := range all {
+		for seed := range 3 {
+			f.Add(i, c.append(nil, rapid.Custom(c.draw).Example(seed)))
+		}
+	}
+	f.Fuzz(func(t *testing.T, which int, data []byte) {
+		c := all[uint(which)%uint(len(all))]
+		v, rest, err := c.decode(data)
+		if err != nil {
+			return
+		}
+		back, more, err := c.decode(c.append(nil, v))
+		if err != nil || len(more) > 0 || !reflect.DeepEqual(back, v) {
+			t.Fatalf("%s: %+v came back as %+v: %v", c.name, v, back, err)
+		}
+		if len(rest) > len(data) {
+			t.Fatal("more left than there was")
+		}
+	})
+}
+
+func FuzzSlot(f *testing.F) {
+	for seed := range 8 {
+		for _, s := range rapid.Custom(drawSlots).Example(seed) {
+			f.Add(s.Body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		s := crdt.Slot{Seq: 1, Body: body}
+		if s.Validate() != nil {
+			return
+		}
+		p := wide()
+		if out := p.Apply(&crdt.Delta{Epoch: 1, Anchor: 1, Slots: []crdt.Slot{s}}, 0); out.NewSlots != 1 {
+			t.Fatalf("valid and not taken: %+v", out)
+		}
+		if got, want := p.view.Metas(), oracle([]crdt.Slot{s}); !mapsEqual(got, want) {
+			t.Fatalf("folds to %v, want %v", got, want)
+		}
+	})
+}
+
+func FuzzSnapshot(f *testing.F) {
+	for seed := range 4 {
+		l := rapid.Custom(func(t *rapid.T) *engineLog { return drawLog(t, 9, 6, true) }).Example(seed)
+		p := wide()
+		p.take(l, 1, 2, 3, 5)
+		s := p.cutAll(f)
+		piece := []byte{}
+		if len(s.Pieces) > 0 {
+			piece = s.Pieces[0]
+		}
+		f.Add(crdt.AppendSnapshot(nil, s), piece)
+	}
+	f.Fuzz(func(t *testing.T, head, piece []byte) {
+		s, _, err := crdt.DecodeSnapshot(head)
+		if err != nil {
+			return
+		}
+		s.Pieces = [][]byte{piece}
+		p := wide()
+		p.take(onlySlot(t, 4), 1)
+		j, err := p.BeginJoin(&s, 0)
+		for done := false; err == nil && !done; {
+			done, err = j.Next(0)
+		}
+		c := p.Context()
+		if _, _, err := crdt.DecodeContext(crdt.AppendContext(nil, &c)); err != nil {
+			t.Fatalf("left %+v: %v", c, err)
+		}
+	})
+}
