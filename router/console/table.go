@@ -46,7 +46,7 @@ func (s *Status) WriteTable(w io.Writer, width int) error {
 	out.line("")
 	out.line("requests %s, %s failed; prompt tokens %s, cached %s; tree %s facts, %s; propagation p50 %s p99 %s",
 		count(s.Requests.Total), count(s.Requests.Failed), count(s.Requests.PromptTokens),
-		ratio(s.Requests.CachedTokens, s.Requests.PromptTokens), count(s.Tree.Facts), bytes(uint64(s.Tree.Bytes)),
+		ratio(s.Requests.CachedTokens, s.Requests.PromptTokens), count(s.Tree.Facts), sizeText(uint64(s.Tree.Bytes)),
 		millis(s.Mesh.PropagationMs.P50), millis(s.Mesh.PropagationMs.P99))
 	if len(s.Problems) > 0 {
 		out.line("")
@@ -71,7 +71,7 @@ func peerRows(s *Status) [][]string {
 			ready = "yes"
 		}
 		rows = append(rows, []string{
-			name, p.Address, p.State, ready, dash(p.Version), number(p.Rate, 1), millis(p.ViewAgeMs), maybe(p.Facts, count), maybe(p.Memory, bytes),
+			name, p.Address, p.State, ready, dash(p.Version), number(p.Rate, 1), millis(p.ViewAgeMs), maybe(p.Facts, count), maybe(p.Memory, sizeText),
 		})
 	}
 	return rows
@@ -210,8 +210,8 @@ func count(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// bytes shortens a size: 310M.
-func bytes(n uint64) string {
+// sizeText shortens a size: 310M.
+func sizeText(n uint64) string {
 	switch {
 	case n >= 10<<30:
 		return fmt.Sprintf("%.1fG", float64(n)/(1<<30))

@@ -1,0 +1,158 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func backendServer(t *testing.T, name string) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			fmt.Fprint(w, name)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func runBalancer(t *testing.T, backends ...*httptest.Server) *balancer {
+	t.Helper()
+	b, err := newBalancer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range backends {
+		b.add(s.Listener.Addr().String())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { b.run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return b
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	res, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return string(body)
+}
+
+func TestBalancerTakesBackendsInTurnAndSkipsDeadOnes(t *testing.T) {
+	a, b := backendServer(t, "a"), backendServer(t, "b")
+	lb := runBalancer(t, a, b)
+	seen := map[string]int{}
+	for range 20 {
+		seen[get(t, lb.url())]++
+	}
+	if seen["a"] < 8 || seen["b"] < 8 {
+		t.Errorf("not in turn: %v", seen)
+	}
+	a.Close()
+	for range 10 {
+		if got := get(t, lb.url()); got != "b" {
+			t.Errorf("answered %q", got)
+		}
+	}
+}
+
+func TestClientReadsAStreamAndMeasuresIt(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Banyan-Peer", "p")
+		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n: keep-alive\n\n"+
+			"data: {\"choices\":[{\"delta\":{\"content\":\"he\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"llo\"}}]}\n\n"+
+			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":8}}}\n\ndata: [DONE]\n\n")
+	}))
+	defer srv.Close()
+	a := newClient(srv.URL).ask(t.Context(), "/v1/chat/completions", []byte("{}"), http.Header{})
+	if a.Err != nil || a.Text != "hello" || a.Prompt != 9 || a.Cached != 8 || a.Peer != "p" || a.TTFT <= 0 || a.Retried {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestACutStreamIsAFailureThatIsNotRetried(t *testing.T) {
+	calls := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{\"content\":\"he\"}}]}\n\n")
+	}))
+	defer srv.Close()
+	a := newClient(srv.URL).ask(t.Context(), "/", nil, http.Header{})
+	if !errors.Is(a.Err, io.ErrUnexpectedEOF) || !a.Began || calls != 1 {
+		t.Errorf("%+v after %d calls", a, calls)
+	}
+}
+
+func TestAnErrorBeforeTheFirstByteIsRetriedOnce(t *testing.T) {
+	calls := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+	}))
+	defer srv.Close()
+	a := newClient(srv.URL).ask(t.Context(), "/", nil, http.Header{})
+	if a.Err == nil || !a.Retried || calls != 2 {
+		t.Errorf("%+v after %d calls", a, calls)
+	}
+}
+
+func TestSummaryCountsWhatTheKilledPeerDidNotExcuse(t *testing.T) {
+	answers := []answer{
+		{Replica: "r0", Prompt: 100, Cached: 60, TTFT: 10 * time.Millisecond},
+		{Replica: "r1", Prompt: 100, Cached: 20, TTFT: 30 * time.Millisecond},
+		{Peer: "c", Began: true, Err: io.ErrUnexpectedEOF},
+		{Peer: "a", Began: true, Err: io.ErrUnexpectedEOF},
+	}
+	p := summarise(answers, 2, func(a answer) bool { return a.Peer == "c" })
+	if p.Failed != 1 || p.CachedTokenRatio != 0.4 || p.TTFTMs.P50 != 30 || p.LoadCV < 0.33 || p.LoadCV > 0.34 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestQuantileOfBuckets(t *testing.T) {
+	bounds := []float64{1, 2, 4}
+	cumulative := map[float64]float64{1: 10, 2: 30, 4: 40}
+	for q, want := range map[float64]float64{.25: 1, .5: 1.5, 1: 4} {
+		if got := fromBuckets(bounds, cumulative, q); got != want {
+			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+	if got := fromBuckets(nil, nil, .5); got != 0 {
+		t.Errorf("no buckets give %v", got)
+	}
+}
+
+func TestReportSaysNoWhenACheckFails(t *testing.T) {
+	r := &Report{Policies: map[string]PolicyReport{}}
+	r.check(true, "fine", "")
+	r.check(false, "wrong", "%d failed", 3)
+	var out strings.Builder
+	r.Write(&out)
+	if r.OK() || !strings.Contains(out.String(), "[FAIL] wrong: 3 failed") || !strings.Contains(out.String(), "NOT all checks hold") {
+		t.Errorf("%s", out.String())
+	}
+}
+
+func TestConfigFaultsAreAllReported(t *testing.T) {
+	cfg := Config{Peers: 1, Replicas: 0, Requests: 1}
+	err := cfg.Validate()
+	for _, key := range []string{"--peers", "--replicas", "--requests"} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is missing in %v", key, err)
+		}
+	}
+}
