@@ -362,6 +362,10 @@ func TestReplayFillsWhatWasDropped(t *testing.T) {
 	if seqs, _ := ask(t, s, 0); !slices.Equal(seqs, []uint64{8, 9, 10, 11, 12, 13, 14, 15}) {
 		t.Errorf("replay of a full buffer: %v", seqs)
 	}
+	fresh := start(t, Config{Engine: SGLang, Replay: "tcp://127.0.0.1:0"})
+	if all := fresh.current().pub.since(0); len(all) != 1 || !bytes.Contains(all[0].payload, []byte(allCleared)) {
+		t.Errorf("SGLang starts with %v", all)
+	}
 	old := start(t, Config{Replay: "tcp://127.0.0.1:0", ReplayFrames: 4})
 	post(t, old, "/v1/chat/completions", chatBody(words(1, 20), 1), nil)
 	if seqs, frames := ask(t, old, 0); !slices.Equal(seqs, []uint64{0}) || frames != 3 {
@@ -430,6 +434,31 @@ func TestPublisherDialsWhenTold(t *testing.T) {
 	}
 	if s.EventsAddr() != "" {
 		t.Errorf("a dialing publisher has address %s", s.EventsAddr())
+	}
+}
+
+// A client that leaves in the middle of a step: its blocks are announced all
+// the same, with their tokens.
+func TestEventsOfALeavingClient(t *testing.T) {
+	s := start(t, Config{Profile: "q32", Events: "tcp://127.0.0.1:0"})
+	l := listen(t, s, "")
+	ctx, leave := context.WithCancel(context.Background())
+	go func() {
+		if res, err := send(ctx, t, s, "/v1/chat/completions", chatBody(words(1, 4000), 100)); err == nil {
+			res.Body.Close()
+		}
+	}()
+	eventually(t, "the request runs", func() bool { return s.State().Stats.Running == 1 })
+	leave()
+	eventually(t, "its pages are free", func() bool { return s.State().Stats.Used == 0 })
+	l.until(s.State().Batches - 1)
+	if truth := s.Cache(); !maps.Equal(l.copies, truth) || len(truth) < 4000/16 {
+		t.Errorf("told %d blocks, cached %d", len(l.copies), len(truth))
+	}
+	for h, tokens := range l.tokens {
+		if len(tokens) != 16 {
+			t.Errorf("block %x has %d tokens", h, len(tokens))
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -150,4 +151,11 @@ func TestCloseEndsEverything(t *testing.T) {
 	if _, err := http.Get(s.URL() + "/health"); err == nil {
 		t.Error("still serving")
 	}
+	http.DefaultClient.CloseIdleConnections()
+	eventually(t, "no goroutine of ours is left", func() bool {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !strings.Contains(string(stacks), "standin.(*engine).run") && !strings.Contains(string(stacks), "zmtp.(*socket)") &&
+			!strings.Contains(string(stacks), "standin.(*Server).complete")
+	})
 }
