@@ -51,6 +51,7 @@ type Core struct {
 	ready   ready
 	snapped []crdt.StreamID // streams joined by snapshot within the last minute
 	stats   Stats
+	in, out [kinds]Traffic // of all peers
 }
 
 // New checks the configuration and makes a Core. Nothing happens before the

@@ -90,28 +90,41 @@ type Stats struct {
 	KeyMismatches     uint64            // equal facts with unequal keys, seen in digests
 	Snapshots         map[string]uint64 // joined, by reason: join, gap, divergence, behind
 	SnapshotsSent     uint64
-	Wants             uint64            // sent
-	Answered          uint64            // wants answered
-	Missing           uint64            // rounds that found a hole nobody can fill
-	Pushed            uint64            // runs of own slots sent, per peer
-	Applied           uint64            // slots from peers that were new
-	Known             uint64            // slots from peers that were not
-	Conflicts         uint64            // slots of one name with two contents
-	Repaired          uint64            // slots sent in answer to wants
-	Relayed           uint64            // intents passed on
-	Rounds            uint64            // digest rounds begun
-	FuturePredictions uint64            // rejected: more than 2 s ahead
-	PredictionRepairs uint64            // buckets sent again
-	JoinsBounded      uint64            // cold joins ended by the bound
-	Skipped           uint64            // frames of unknown kinds
-	Rejected          map[string]uint64 // frames no correct peer sends, by cause
-	Refused           map[string]uint64 // hellos, by cause
-	Dropped           map[string]uint64 // work given up at a bound, by what
-	Sent, Received    [kinds]Traffic
+	Wants             uint64             // sent
+	Answered          uint64             // wants answered
+	Missing           uint64             // rounds that found a hole nobody can fill
+	Pushed            uint64             // runs of own slots sent, per peer
+	Applied           uint64             // slots from peers that were new
+	Known             uint64             // slots from peers that were not
+	Conflicts         uint64             // slots of one name with two contents
+	Repaired          uint64             // slots sent in answer to wants
+	Relayed           uint64             // intents passed on
+	Rounds            uint64             // digest rounds begun
+	FuturePredictions uint64             // rejected: more than 2 s ahead
+	PredictionRepairs uint64             // buckets sent again
+	JoinsBounded      uint64             // cold joins ended by the bound
+	Skipped           uint64             // frames of unknown kinds
+	Rejected          map[string]uint64  // frames no correct peer sends, by cause
+	Refused           map[string]uint64  // hellos, by cause
+	Dropped           map[string]uint64  // work given up at a bound: see DropCauses
+	Sent, Received    map[string]Traffic // all peers, by kind of frame
 }
 
 // SnapshotReasons is the closed list of Stats.Snapshots.
 func SnapshotReasons() []string { return []string{"join", "gap", "divergence", "behind"} }
+
+// DropCauses is the closed list of Stats.Dropped: a peer or a stream too many,
+// a message too long, more owed than a cursor names, a want without answer, a
+// want too many, a snapshot too large or stuck, a piece nobody waits for, a
+// join that failed, a connection that went silent.
+func DropCauses() []string {
+	return []string{"peers", "streams", "message", "owed", "want", "ask", "stage", "piece", "join", "connection"}
+}
+
+// RejectCauses is the closed list of Stats.Rejected: bytes that are no
+// envelope, a frame number out of turn, a frame before the hello, a payload
+// out of bounds.
+func RejectCauses() []string { return []string{"envelope", "number", "order", "payload"} }
 
 func newStats() Stats {
 	s := Stats{
@@ -128,6 +141,7 @@ func newStats() Stats {
 func (c *Core) Stats() Stats {
 	s := c.stats
 	s.Divergent, s.Pulls, s.StagedBytes = len(c.divergent), len(c.pulls), c.staged
+	s.Sent, s.Received = traffic(&c.out), traffic(&c.in)
 	s.Snapshots, s.Rejected = maps.Clone(s.Snapshots), maps.Clone(s.Rejected)
 	s.Refused, s.Dropped = maps.Clone(s.Refused), maps.Clone(s.Dropped)
 	return s

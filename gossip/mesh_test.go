@@ -97,6 +97,7 @@ func TestSecondOwnerSendsOnlyWhatTheFirstDidNot(t *testing.T) {
 	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 1})
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	e := n.Engine("http://r")
+	e.Calm = true
 	slots := e.Emit(4)
 	e.Ingest(b, false, slots...) // the second is faster
 	n.Run(10)

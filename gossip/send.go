@@ -54,7 +54,7 @@ func (c *Core) sendFrame(cn *conn, k, as kind, body []byte, held sentFrame) {
 	if cn.peer != nil {
 		count(&cn.peer.out[as], len(data))
 	}
-	count(&c.stats.Sent[as], len(data))
+	count(&c.out[as], len(data))
 	c.emit(Send{Conn: cn.id, Kind: as.String(), Data: data})
 }
 
@@ -131,7 +131,7 @@ func (c *Core) countIn(cn *conn, k kind, bytes int) {
 	if cn.peer != nil {
 		count(&cn.peer.in[k], bytes)
 	}
-	count(&c.stats.Received[k], bytes)
+	count(&c.in[k], bytes)
 }
 
 // reject counts a frame no correct peer sends and hangs up.
@@ -215,7 +215,10 @@ func (c *Core) planAck(cn *conn, k kind, bytes int) {
 		return
 	}
 	wait := int64(fastAckMs)
-	if cn.class == Bulk || cn.pending > c.lim.BurstBytes/8 {
+	switch {
+	case cn.pending >= c.lim.BurstBytes/4:
+		wait = urgentMs // the sender's window must not wait for the clock
+	case cn.class == Bulk:
 		wait = ackMs
 	}
 	if cn.ackDue == 0 || cn.ackDue > c.now+wait {

@@ -6,7 +6,7 @@ const (
 	urgentMs      = 1      // dispatches are coalesced this long
 	dirtyMs       = 10     // other load changes are
 	predictMs     = 10     // predictions are
-	ackMs         = 50     // an ack of bulk frames at most this often
+	ackMs         = 50     // an ack of bulk frames at most this late; sooner for many bytes
 	fastAckMs     = 1_000  // of fast frames
 	fillMs        = 50     // the second owner waits this long for the first
 	digestMs      = 1_000  // digest round: between this and twice this
