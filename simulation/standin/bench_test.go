@@ -79,6 +79,20 @@ func runDemo(b *testing.B, sticky bool) {
 	b.ReportMetric(float64(hits)/float64(queries), "hit")
 }
 
+// BenchmarkLateness asks for one cold prompt after the other and reports how
+// much later than the model says the answer comes.
+func BenchmarkLateness(b *testing.B) {
+	s := start(b, Config{Profile: "demo", Events: "tcp://127.0.0.1:0"})
+	seed := uint64(0)
+	for b.Loop() {
+		seed++
+		post(b, s, "/v1/chat/completions", chatBody(words(seed, 500), 1), nil)
+	}
+	busy := s.State().Stats.Busy / float64(seed)
+	b.ReportMetric(busy*1e3, "model-ms/op")
+	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)*1e3-busy*1e3, "late-ms/op")
+}
+
 // demoClient keeps what was answered, for follow-ups.
 type demoClient struct {
 	w    *workload.Workload

@@ -18,6 +18,7 @@ type answer struct {
 	exact bool // the client named the length
 	ids   bool // wants token ids
 	cut   bool // a fault: ends after the first token
+	noise bool // a fault: comment lines between the chunks
 	id    string
 	model string
 	made  int64 // seconds since 1970
@@ -69,7 +70,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, b *body, chat boo
 		return nil, nil, false
 	}
 	a := &answer{
-		chat: chat, exact: exact, ids: b.ReturnTokenIDs, cut: v.cut,
+		chat: chat, exact: exact, ids: b.ReturnTokenIDs, cut: v.cut, noise: v.comment,
 		id: requestID(r, chat), model: s.cfg.Model, made: time.Now().Unix(), gens: gens,
 	}
 	if b.Model != "" {

@@ -18,6 +18,7 @@ type Fault struct {
 	DropEvents *float64 `json:"drop_events,omitempty"` // share of batches that subscribers miss
 	DropNext   *int     `json:"drop_next,omitempty"`   // batches that subscribers miss; replay has them
 	BurnNext   *int     `json:"burn_next,omitempty"`   // batch numbers that nobody ever gets
+	Comments   *bool    `json:"comments,omitempty"`    // keep-alive comment lines in streams
 	Unhealthy  *bool    `json:"unhealthy,omitempty"`   // /health answers 503
 	NoMetrics  *bool    `json:"no_metrics,omitempty"`  // /metrics has no engine series
 	NoRender   *bool    `json:"no_render,omitempty"`   // tokenize and render answer 404
@@ -35,6 +36,7 @@ type faults struct {
 	dropRate  float64
 	dropNext  int
 	burnNext  int
+	comments  bool
 	unhealthy bool
 	noMetrics bool
 	noRender  bool
@@ -55,6 +57,7 @@ func (f *faults) set(c Fault) {
 	assign(&f.dropRate, c.DropEvents)
 	assign(&f.dropNext, c.DropNext)
 	assign(&f.burnNext, c.BurnNext)
+	assign(&f.comments, c.Comments)
 	assign(&f.unhealthy, c.Unhealthy)
 	assign(&f.noMetrics, c.NoMetrics)
 	assign(&f.noRender, c.NoRender)
@@ -74,6 +77,7 @@ type verdict struct {
 	status  int // 0: served
 	reset   bool
 	cut     bool
+	comment bool // a comment line before every chunk
 	latency time.Duration
 }
 
@@ -81,7 +85,7 @@ type verdict struct {
 func (f *faults) next() verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := verdict{latency: f.latency}
+	v := verdict{latency: f.latency, comment: f.comments}
 	switch {
 	case use(&f.resetNext):
 		v.reset = true

@@ -50,6 +50,18 @@ func TestInjectedFaults(t *testing.T) {
 	eventually(t, "nothing runs", func() bool { return s.State().Stats.Used == 0 })
 }
 
+func TestCommentLines(t *testing.T) {
+	s := start(t, Config{})
+	s.Set(Fault{Comments: ptr(true)})
+	in := chatBody("hello", 4)
+	in["stream"] = true
+	var text string
+	post(t, s, "/v1/chat/completions", in, &text)
+	if !strings.HasPrefix(text, ": keep-alive\n\ndata: {") || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+		t.Errorf("stream %q", text)
+	}
+}
+
 func TestAdminRefusesNonsense(t *testing.T) {
 	s := start(t, Config{})
 	for path, body := range map[string]string{

@@ -24,6 +24,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, accou
 				continue
 			}
 			c.buf = c.buf[:0]
+			if a.noise {
+				c.buf = append(c.buf, ": keep-alive\n\n"...)
+			}
 			if sent == 0 {
 				c.open(i, g)
 			}
