@@ -212,12 +212,17 @@ func speedup(cfg Config) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	reqs := cfg.Workload.Requests
-	span := reqs[len(reqs)-1].At - reqs[0].At
-	if span <= 0 {
-		return 1, nil
+	rate := arrivalRate(cfg.Workload)
+	if math.IsInf(rate, 0) {
+		return 1, nil // everything is there at once as it is
 	}
-	return cfg.Load * capacity * span / float64(len(reqs)), nil
+	return cfg.Load * capacity / rate, nil
+}
+
+// arrivalRate is a workload's own requests a second.
+func arrivalRate(w *workload.Workload) float64 {
+	reqs := w.Requests
+	return float64(len(reqs)) / (reqs[len(reqs)-1].At - reqs[0].At)
 }
 
 // first is the first value that is not zero.

@@ -102,9 +102,6 @@ func (r *run) newEngine(k int) (*replica.Replica, error) {
 	if cfg.KVTokens != replica.Unlimited && r.shared == nil {
 		blocks = cfg.KVTokens / cfg.Page
 	}
-	if r.shared != nil {
-		r.shared.correct(&profile, cfg.Workload)
-	}
 	return replica.New(replica.Config{
 		Profile: profile, Page: cfg.Page, Blocks: blocks, Unique: true,
 		NoCache: cfg.NoCache || r.shared != nil,
@@ -203,6 +200,9 @@ func (r *run) finish(now float64, j *job) {
 	r.completed++
 	r.flying--
 	r.loads.finish(now, j)
+	if r.shared != nil {
+		r.shared.add(j.keys)
+	}
 	if r.learn != nil {
 		at := j.peer*r.cfg.Replicas + j.replica
 		r.learn[at] = r.learn[at].Run(now-j.first, j.req.Output-1)
@@ -248,18 +248,21 @@ func (r *run) start(now float64, i int) {
 	j.replica, j.prefill, j.predicted = d.Pos, d.Prefill, d.Predicted
 	j.tokens = int64(j.req.Tokens - d.Matched)
 	r.meanS.add(now, d.Prefill)
-	r.submit(now, i, j.req.Tokens)
+	r.submit(now, i, 0)
 }
 
-// submit hands a decided request to its engine and enters it into the books.
-func (r *run) submit(now float64, i, tokens int) {
+// submit hands a decided request to its engine and enters it into the books;
+// given tokens of KV come with it (pooled only).
+func (r *run) submit(now float64, i, given int) {
 	j := &r.jobs[i]
 	output := j.req.Output
 	if r.cfg.Prefill {
 		output = 1
 	}
 	j.blocks = int64((j.req.Tokens + 15) / 16)
-	err := r.engines[j.replica].Submit(now, replica.Request{ID: uint64(i), Prompt: tokens, Output: output, Keys: j.keys})
+	err := r.engines[j.replica].Submit(now, replica.Request{
+		ID: uint64(i), Prompt: j.req.Tokens, Output: output, Keys: j.keys, Given: given,
+	})
 	if err != nil { // it can never fit
 		r.failed++
 		r.flying--
