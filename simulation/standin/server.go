@@ -163,11 +163,10 @@ func (s *Server) launch() error {
 		pub.close()
 		return err
 	}
-	if events, replay := pub.addrs(); true {
-		if events != "" {
-			s.events = events
-		}
-		s.replay = replay
+	if events, replay := pub.addrs(); s.cfg.EventsDial {
+		s.replay = replay // the endpoint to dial stays
+	} else {
+		s.events, s.replay = events, replay
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
