@@ -1,8 +1,14 @@
 package kvevents
 
 import (
+	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
 // benchPayload is one batch of vLLM's map form: 16 stores of 16 blocks of 16
@@ -67,5 +73,52 @@ func BenchmarkTracker(b *testing.B) {
 		if out := tr.Step(1000, Prior{}, Live{slot(1, seq)}); len(out.Deliver) != 1 {
 			b.Fatal(fmt.Sprint(seq, out))
 		}
+	}
+}
+
+// countSink counts slots.
+type countSink struct{ slots, deliveries atomic.Int64 }
+
+func (s *countSink) Prior(crdt.StreamID) (Prior, bool)            { return Prior{}, false }
+func (s *countSink) Exhausted(crdt.StreamID, uint64, []crdt.Span) {}
+func (s *countSink) Deliver(d Delivery) {
+	s.slots.Add(int64(len(d.Slots)))
+	s.deliveries.Add(1)
+}
+
+// BenchmarkSubscriber is one batch of one 16-token block from a PUB socket
+// over loopback to a delivered slot.
+func BenchmarkSubscriber(b *testing.B) {
+	pub, err := zmtp.ListenPub("127.0.0.1:0", zmtp.Options{Queue: 1 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pub.Close()
+	sink := new(countSink)
+	s, err := NewSubscriber(Config{Stream: "s", Events: "tcp://" + pub.Addr().String(), Grid: 16, Hasher: testHasher, Sink: sink})
+	if err != nil {
+		b.Fatal(err)
+	}
+	runUntilEnd(b, s.Run)
+	for pub.Subscribers() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	payload := encodeRuns(1.7e9, run{first: 1 << 62, parent: 7, blocks: 1, size: 16, token: 90_000})
+	topic := []byte("kv@127.0.0.1:8000@m")
+	sent := int64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		pub.Send(topic, binary.BigEndian.AppendUint64(nil, uint64(sent)), payload)
+		sent++
+		for sent-sink.slots.Load() > 5000 {
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
+	for sink.slots.Load() < sent {
+		time.Sleep(50 * time.Microsecond)
+	}
+	b.ReportMetric(float64(sent)/float64(max(sink.deliveries.Load(), 1)), "slots/delivery")
+	if d := pub.Stats().Dropped; d > 0 {
+		b.Fatalf("%d dropped", d)
 	}
 }

@@ -43,7 +43,7 @@ func startLibEngine(t testing.TB, how, events, replay, layout string, ts int) *l
 		t.Fatal(err)
 	}
 	t.Cleanup(e.kill)
-	stuck := time.AfterFunc(6*testTimeout, func() { _ = e.cmd.Process.Kill() })
+	stuck := time.AfterFunc(3*testTimeout, func() { _ = e.cmd.Process.Kill() })
 	t.Cleanup(func() { stuck.Stop() })
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {

@@ -27,7 +27,7 @@ type player struct {
 	endpoint string
 	timeout  time.Duration
 	opt      zmtp.Options
-	items    chan played
+	items    chan played // buffered: what is in it when a replay is stopped is stale
 
 	run    uint64 // numbers replays; items of older ones are stale
 	cancel context.CancelFunc

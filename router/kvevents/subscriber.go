@@ -19,6 +19,8 @@ const (
 	tickEvery     = 250 * time.Millisecond
 	againAfter    = 200 * time.Millisecond // before a replay is repeated, jittered
 	inboxMessages = 1024                   // messages a Hub may leave for one stream
+	playedItems   = 256                    // replayed batches ahead of the tracker
+	deliverSlots  = 64                     // slots gathered into one delivery, if they are there
 )
 
 // Config describes one stream to a Subscriber.
@@ -59,6 +61,7 @@ type Subscriber struct {
 	fit     fitness
 	conn    uint64 // the connection messages are taken from
 	player  player
+	ready   Delivery // gathered, not yet delivered
 	log     hclog.Logger
 }
 
@@ -91,7 +94,7 @@ func NewSubscriber(cfg Config) (*Subscriber, error) {
 		inbox:   make(chan zmtp.Message, inboxMessages),
 		asked:   make(chan struct{}, 1),
 		tracker: NewTracker(cfg.Replay != ""),
-		player:  player{endpoint: cfg.Replay, timeout: cfg.ReplayTimeout, opt: cfg.ZMTP, items: make(chan played)},
+		player:  player{endpoint: cfg.Replay, timeout: cfg.ReplayTimeout, opt: cfg.ZMTP, items: make(chan played, playedItems)},
 		log:     cfg.Logger.With("stream", string(cfg.Stream)),
 		status:  Status{Stream: cfg.Stream, Engine: cfg.Engine, State: "connecting", Rank: -1},
 	}, nil
@@ -125,7 +128,43 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		case now := <-tick.C:
 			s.step(ctx, Tick{}, now)
 		}
+		s.drain(ctx)
+		s.deliver()
 	}
+}
+
+// drain handles what is waiting without letting a delivery grow too large.
+func (s *Subscriber) drain(ctx context.Context) {
+	for range deliverSlots - 1 {
+		select {
+		case m := <-s.inbox:
+			s.message(ctx, m)
+		case p := <-s.player.items:
+			s.played(ctx, p)
+		default:
+			return
+		}
+	}
+}
+
+// gather adds slots to the delivery being made up.
+func (s *Subscriber) gather(out *Output, at time.Time) {
+	if s.ready.Epoch != out.Epoch {
+		s.deliver()
+	}
+	if len(s.ready.Slots) == 0 {
+		s.ready = Delivery{Stream: s.cfg.Stream, Epoch: out.Epoch, ReceivedAt: at}
+	}
+	s.ready.Anchor = out.Anchor
+	s.ready.Slots = append(s.ready.Slots, out.Deliver...)
+}
+
+// deliver hands over what was gathered.
+func (s *Subscriber) deliver() {
+	if len(s.ready.Slots) > 0 {
+		s.cfg.Sink.Deliver(s.ready)
+	}
+	s.ready = Delivery{}
 }
 
 // receive passes messages of a dialed connection on. A full inbox slows the
@@ -268,9 +307,10 @@ func (s *Subscriber) step(ctx context.Context, ev TrackerEvent, at time.Time) {
 		s.log.Info("new incarnation", "epoch", out.Epoch, "anchor", out.Anchor)
 	}
 	if len(out.Deliver) > 0 {
-		s.cfg.Sink.Deliver(Delivery{Stream: s.cfg.Stream, Epoch: out.Epoch, Anchor: out.Anchor, Slots: out.Deliver, ReceivedAt: at})
+		s.gather(&out, at)
 	}
 	if len(out.Exhausted) > 0 {
+		s.deliver()
 		s.log.Debug("slots cannot be had from the engine", "epoch", out.Epoch, "spans", out.Exhausted)
 		s.cfg.Sink.Exhausted(s.cfg.Stream, out.Epoch, out.Exhausted)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
-const testTimeout = 10 * time.Second
+const testTimeout = 30 * time.Second
 
 // quickZMTP finds a restarted engine at once.
 var quickZMTP = zmtp.Options{MinBackoff: 2 * time.Millisecond, MaxBackoff: 10 * time.Millisecond}
@@ -409,6 +409,7 @@ func TestSubscriberIgnoresReplacedConnection(t *testing.T) {
 	message(1, 0, 1000)
 	message(2, 0, 2000) // the engine restarted and dialed again
 	message(1, 1, 1001) // what was left of the connection before
+	s.deliver()
 	if sink.have(1_000_000) != "1" || sink.have(2_000_000) != "1" || s.Status().Counters.Late != 1 {
 		t.Fatalf("have %s and %s, status %+v", sink.have(1_000_000), sink.have(2_000_000), s.Status())
 	}
