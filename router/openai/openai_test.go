@@ -158,7 +158,7 @@ func TestI2EditsLeaveOtherBytesAlone(t *testing.T) {
 	if got := string(r.Bytes()); got != want {
 		t.Fatalf("got %s", got)
 	}
-	if string(twin.Bytes()) != body || string(r.Get("model")) != `"x"` || r.Get("none") != nil {
+	if string(twin.Bytes()) != body || string(twin.Get("model")) != `"m"` || string(r.Get("model")) != `"x"` || r.Get("none") != nil {
 		t.Fatal("an edit showed in the clone")
 	}
 }
@@ -192,6 +192,31 @@ func TestAskUsage(t *testing.T) {
 		}
 		if want := c.out; want != "" && string(r.Bytes()) != want || want == "" && string(r.Bytes()) != c.in {
 			t.Errorf("%s: %s", c.in, r.Bytes())
+		}
+	}
+}
+
+func TestTheNewerTokenLimitWins(t *testing.T) {
+	for _, body := range []string{
+		`{"messages":[],"max_tokens":7,"max_completion_tokens":9}`, `{"messages":[],"max_completion_tokens":9,"max_tokens":7}`,
+	} {
+		if r := mustParse(t, Chat, body); r.MaxTokens != 9 {
+			t.Errorf("%s: %d", body, r.MaxTokens)
+		}
+	}
+}
+
+// TestStringsEndWhereTheyEnd puts every byte at every place of a string that
+// spans several machine words.
+func TestStringsEndWhereTheyEnd(t *testing.T) {
+	for at := range 24 {
+		for c := range 128 {
+			s := []byte(`"` + strings.Repeat("x", 24) + `"`)
+			s[1+at] = byte(c)
+			end, err := skipString(s, 0)
+			if want := json.Valid(s); (err == nil && end == len(s)) != want {
+				t.Fatalf("byte %#x at %d: end %d, %v; encoding/json says %v", c, at, end, err, want)
+			}
 		}
 	}
 }

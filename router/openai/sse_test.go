@@ -122,15 +122,23 @@ func TestParseChunk(t *testing.T) {
 		{"no choices", `{"sglext":{}}`, Chunk{}},
 		{"not json", `hello`, Chunk{}},
 		{"cut", `{"choices":[{"text":"a"`, Chunk{}},
-		{"usage", `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}`,
-			Chunk{OnlyUsage: true, HasUsage: true, Usage: Usage{Known: true, Prompt: 5, Completion: 2, Cached: 4, CachedKnown: true}}},
-		{"usage without details", `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":null}}`,
-			Chunk{OnlyUsage: true, HasUsage: true, Usage: Usage{Known: true, Prompt: 5, Completion: 2}}},
+		{
+			"usage", `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}`,
+			Chunk{OnlyUsage: true, HasUsage: true, Usage: Usage{Known: true, Prompt: 5, Completion: 2, Cached: 4, CachedKnown: true}},
+		},
+		{
+			"usage without details", `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":null}}`,
+			Chunk{OnlyUsage: true, HasUsage: true, Usage: Usage{Known: true, Prompt: 5, Completion: 2}},
+		},
 		{"response delta", `{"type":"response.output_text.delta","delta":"a"}`, Chunk{Token: true}},
-		{"response end", `{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":1,"input_tokens_details":{"cached_tokens":0}}}}`,
-			Chunk{Finish: "stop", Usage: Usage{Known: true, Prompt: 3, Completion: 1, CachedKnown: true}}},
-		{"absurd counts", `{"choices":[],"usage":{"prompt_tokens":-5,"completion_tokens":1e9,"prompt_tokens_details":{"cached_tokens":99999999999}}}`,
-			Chunk{OnlyUsage: true, HasUsage: true, Usage: Usage{Known: true}}},
+		{
+			"response end", `{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":1,"input_tokens_details":{"cached_tokens":0}}}}`,
+			Chunk{Finish: "stop", Usage: Usage{Known: true, Prompt: 3, Completion: 1, CachedKnown: true}},
+		},
+		{
+			"absurd counts", `{"choices":[],"usage":{"prompt_tokens":-5,"completion_tokens":1e9,"prompt_tokens_details":{"cached_tokens":99999999999}}}`,
+			Chunk{OnlyUsage: true, HasUsage: true, Usage: Usage{Known: true}},
+		},
 	} {
 		got := ParseChunk([]byte(c.data))
 		got.noChoices = false

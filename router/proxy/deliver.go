@@ -134,7 +134,7 @@ func (s *sink) begin() {
 }
 
 // extend moves the client's deadline, seldom: the client may be slow but not
-// stand still.
+// stand still. The server clears it before the next request.
 func (s *sink) extend(now time.Time) {
 	most := s.x.cfg.Limits.Write
 	if s.deadline.Sub(now) < most*3/4 {
@@ -237,5 +237,4 @@ func (s *sink) end(whole bool) {
 	case s.capture && whole:
 		s.t.result.Usage = openai.ParseUsage(s.body)
 	}
-	_ = s.x.rc.SetWriteDeadline(time.Time{})
 }

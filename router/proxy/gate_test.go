@@ -98,6 +98,32 @@ func TestGateServesInOrderAndForgetsWhoLeft(t *testing.T) {
 	})
 }
 
+// TestGateLosesNoPlace: a place handed over in the instant in which the waiter
+// gives up must not be lost.
+func TestGateLosesNoPlace(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(1, 1)
+			hold, err := g.acquire(context.Background(), time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				if release, err := g.acquire(context.Background(), time.Second); err == nil {
+					release()
+				}
+			}()
+			synctest.Wait()
+			time.Sleep(time.Second)
+			hold()
+			synctest.Wait()
+			if inFlight, queued := g.load(); inFlight != 0 || queued != 0 {
+				t.Fatal(inFlight, queued)
+			}
+		})
+	}
+}
+
 func TestQueueFullIs429(t *testing.T) {
 	g := newRig(t, func(c *Config) { c.Limits.Concurrency, c.Limits.Queue = 1, -1 }, ok)
 	release, err := g.handler.gate.acquire(context.Background(), time.Minute)

@@ -274,3 +274,17 @@ func TestI7DrainingClosesConnections(t *testing.T) {
 		}
 	}
 }
+
+func TestClientsKeyReachesReplicasOnlyIfKept(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		var got string
+		g := newRig(t, func(c *Config) { c.KeepAuthorization = keep }, func(w http.ResponseWriter, r *http.Request) {
+			got = r.Header.Get("Authorization")
+			w.WriteHeader(200)
+		})
+		g.do(http.MethodPost, "/v1/chat/completions", plainChat, http.Header{"Authorization": {"Bearer client"}})
+		if (got != "") != keep {
+			t.Errorf("keep %v: %q", keep, got)
+		}
+	}
+}

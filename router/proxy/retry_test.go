@@ -50,6 +50,10 @@ func dieAfterHeader(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
+// patience is a short wait for a first byte, yet long enough for a replica
+// that means to answer on a busy machine.
+const patience = 500 * time.Millisecond
+
 func TestFailedTriesMoveOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -64,9 +68,10 @@ func TestFailedTriesMoveOn(t *testing.T) {
 		{"stall after the header", stallAfterHeader, CauseTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			g := newRig(t, func(cfg *Config) {
 				if c.cause == CauseTimeout {
-					cfg.Limits.FirstByte = 50 * time.Millisecond
+					cfg.Limits.FirstByte = patience
 				}
 			}, c.first, ok)
 			a := g.chat(streamedChat)
@@ -126,7 +131,12 @@ func TestWhenNoTryIsLeft(t *testing.T) {
 		{"engine 429 passes", status(429, "text/plain", `slow`), 429, `slow`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := newRig(t, func(cfg *Config) { cfg.Limits.FirstByte = 50 * time.Millisecond }, c.handler)
+			t.Parallel()
+			g := newRig(t, func(cfg *Config) {
+				if c.code == "timeout" {
+					cfg.Limits.FirstByte = patience
+				}
+			}, c.handler)
 			a := g.chat(streamedChat)
 			if a.status != c.status || c.body != "" && a.body != c.body || c.code != "" && errorCode(t, a) != c.code {
 				t.Fatalf("%+v", a)
@@ -146,6 +156,15 @@ func TestRetriesAreLimited(t *testing.T) {
 	none := newRig(t, func(c *Config) { c.Limits.Retries = -1 }, die, ok)
 	if a := none.chat(plainChat); a.status != 502 || none.picked != 1 {
 		t.Fatalf("%d after %d tries", a.status, none.picked)
+	}
+}
+
+func TestRetriesStopWhenTheBudgetIsSpent(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.Limits.RetryRatio, c.Limits.RetryMin = 1e-9, 0.2 }, die, ok)
+	for i, want := range []int{200, 200, 502, 502} {
+		if a := g.chat(plainChat); a.status != want {
+			t.Fatalf("request %d: %d", i, a.status)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ var hasher = radix.NewHasher([]byte("secret"))
 
 func newTokenizer(t *testing.T, change func(*Config)) *Tokenizer {
 	t.Helper()
-	cfg := Config{Hasher: hasher, Grid: 4, Mode: "auto", Deadline: 2 * time.Second}
+	cfg := Config{Hasher: hasher, Grid: 4, Mode: "auto", Deadline: 10 * time.Second}
 	if change != nil {
 		change(&cfg)
 	}
@@ -175,13 +175,14 @@ func TestMultimodalBlocksAreNamedAsInEvents(t *testing.T) {
 	const head = "a\x00\x00\x00\x02s\x00\x00\x00\x03"
 	two, minusTwo := "+\x00\x00\x00\x00\x00\x00\x00\x02", "-\xff\xff\xff\xff\xff\xff\xff\xfe"
 	one, three, six := "+\x00\x00\x00\x00\x00\x00\x00\x01", "+\x00\x00\x00\x00\x00\x00\x00\x03", "+\x00\x00\x00\x00\x00\x00\x00\x06"
+	tok := newTokenizer(t, nil) // one cache: its answers must not mix pages
 	for page, want := range map[int][]radix.TokenHash{
 		0: {plain[0], fold(1, head+"one"+two), fold(2, head+"one"+minusTwo+head+"snd"+three), plain[3], fold(4, head+"two"+one)},
 		8: {fold(0, head+"one"+six), plain[1], fold(2, head+"one"+minusTwo+head+"snd"+three), plain[3], fold(4, head+"two"+one)},
 	} {
 		q := textQuery(e, "x")
 		q.PageTokens = page
-		k := newTokenizer(t, nil).Keys(context.Background(), q)
+		k := tok.Keys(context.Background(), q)
 		if k.Tokens != 21 || !slices.Equal(k.Hashes, want) {
 			t.Errorf("page %d: %x, want %x", page, k.Hashes, want)
 		}
@@ -291,6 +292,80 @@ func TestReplicasThatFailAreLeftAloneAndProbedAgain(t *testing.T) {
 	}
 	if got := ask("b"); got != Asked {
 		t.Fatal(got)
+	}
+}
+
+// deaf answers when it likes, whatever its request's context says.
+type deaf chan struct{}
+
+func (d deaf) RoundTrip(*http.Request) (*http.Response, error) {
+	<-d
+	return nil, io.ErrUnexpectedEOF
+}
+
+func TestI1TheDeadlineHoldsAgainstADeafTransport(t *testing.T) {
+	release := make(deaf)
+	tok := newTokenizer(t, func(c *Config) { c.Transport, c.Deadline = release, time.Millisecond })
+	q := textQuery(nil, "x")
+	q.Engine = "http://127.0.0.1:1"
+	if k := tok.Keys(context.Background(), q); k.Reason != Timeout {
+		t.Fatalf("%+v", k)
+	}
+	close(release)
+}
+
+func TestAQuestionEndsAtTheDeadline(t *testing.T) {
+	ended := make(chan struct{})
+	e := newEngine(t, func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		close(ended)
+	})
+	tok := newTokenizer(t, func(c *Config) { c.Deadline = 500 * time.Millisecond })
+	tok.Keys(context.Background(), textQuery(e, "x"))
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the engine is still being asked")
+	}
+}
+
+func TestI5AnswersAreReadUpToABound(t *testing.T) {
+	e := newEngine(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"token_ids":[1,2,3,4]}`)
+		blank := bytes.Repeat([]byte(" "), 1<<20)
+		for range maxAnswerBytes/len(blank) + 1 {
+			if _, err := w.Write(blank); err != nil {
+				return
+			}
+		}
+	})
+	tok := newTokenizer(t, func(c *Config) { c.Deadline = 20 * time.Second })
+	if k := tok.Keys(context.Background(), textQuery(e, "x")); k.Reason != Failed {
+		t.Fatalf("%+v", k)
+	}
+}
+
+func TestOneProbeAtATime(t *testing.T) {
+	a := abilities{replicas: make(map[string]*ability)}
+	now := time.Unix(100, 0)
+	for range coolAfter {
+		a.failed("u", now)
+	}
+	if _, refusal := a.ask("u", now, time.Second); refusal != Cooling {
+		t.Fatal(refusal)
+	}
+	now = now.Add(coolFirst)
+	if _, refusal := a.ask("u", now, time.Second); refusal != "" {
+		t.Fatal(refusal)
+	}
+	if _, refusal := a.ask("u", now, time.Second); refusal != Cooling {
+		t.Fatal("two probes at one time")
+	}
+	a.answered("u")
+	for range 2 {
+		if _, refusal := a.ask("u", now, time.Second); refusal != "" {
+			t.Fatal(refusal)
+		}
 	}
 }
 
