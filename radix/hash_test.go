@@ -63,8 +63,14 @@ func compareGolden(t *testing.T, path string, got []byte) {
 func TestKeysChainBlocks(t *testing.T) {
 	h := NewHasher([]byte("s"))
 	rapid.Check(t, func(t *rapid.T) {
-		grid := rapid.IntRange(1, 40).Draw(t, "grid")
+		grid := rapid.OneOf(rapid.Just(16), rapid.IntRange(1, 40)).Draw(t, "grid")
+		small := rapid.Bool().Draw(t, "small") // ids below 2^31
 		tokens := rapid.SliceOfN(rapid.Uint32(), 0, 200).Draw(t, "tokens")
+		if small {
+			for i := range tokens {
+				tokens[i] &= 1<<31 - 1
+			}
+		}
 		k := h.Root("n")
 		var keys []Key
 		var hashes []TokenHash

@@ -15,8 +15,8 @@ const (
 // hash<<32|ref, slots of a part ascend and 0 is empty. So an unsuccessful
 // search ends early, and growing or splitting is one sequential pass that
 // looks at no reference. Hashes must be spread unevenly (see spread), so that
-// parts do not all split at the same size: memory then grows smoothly, at 12
-// to 13 bytes an entry.
+// parts do not all split at the same size: memory then grows smoothly, at
+// about 13 bytes an entry.
 //
 // Invariant I8: inside a part entries ascend, no entry lies before its home
 // slot, and no empty slot lies between an entry and its home.
@@ -154,7 +154,7 @@ func (p *part) limit() uint32 {
 	if p.depth < 3 {
 		return p.homes - p.homes/4
 	}
-	return p.homes - p.homes/8
+	return p.homes - p.homes/16
 }
 
 // grow makes room in p: a block of twice the size, or two parts.
