@@ -18,6 +18,7 @@ const (
 // seek is a replay that decides on the incarnation. Live slots are held
 // meanwhile: they belong to the process that answers.
 type seek struct {
+	open     bool
 	question question
 	from     uint64 // first slot asked for
 	base     uint64 // answered: slots behind this one must come
@@ -47,8 +48,8 @@ func (t *Tracker) holding() bool { return t.phase == Seeking || t.phase == Verif
 // search starts a replay with a question. A fetch under way is taken up again
 // afterwards.
 func (t *Tracker) search(phase Phase, q question, from uint64) {
-	if t.seek.since == 0 {
-		t.seek = seek{since: t.nowMs, base: t.inc.last}
+	if !t.seek.open {
+		t.seek = seek{open: true, since: t.nowMs, base: t.inc.last}
 	}
 	t.phase = phase
 	t.seek.question, t.seek.from, t.seek.attempts, t.seek.got = q, from, 1, nil
