@@ -122,7 +122,7 @@ func BenchmarkReceive(b *testing.B) {
 	var payload []byte
 	for _, e := range sender.Step(now, gossip.Ingested{Stream: "http://10.0.0.1:8000#0", Epoch: 1, Slots: []crdt.Slot{{Seq: 1}}, ReceivedAt: now, First: true}) {
 		if e, ok := e.(gossip.Send); ok && e.Kind == "slots" {
-			payload = gossip.Payload(e.Data)
+			_, payload = gossip.Payload(e.Data)
 		}
 	}
 	c, _ := core(b, &still{}, 1)

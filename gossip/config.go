@@ -25,7 +25,7 @@ type Limits struct {
 	StagedBytes   int // snapshots being received, all together; default 512 MiB
 	Streams       int // streams accepted from the network; default 65,536
 	Peers         int // peers known at a time; default 1,024
-	Wants         int // wants outstanding at one donor; default 8
+	Wants         int // wants outstanding at one donor; default 32
 	Cuts          int // snapshots being cut or sent at a time, all together; default 4
 	Spans         int // spans owed to one peer per stream; beyond, its digest repairs; default 64
 }
@@ -42,7 +42,7 @@ func DefaultLimits() Limits {
 		StagedBytes:   512 << 20,
 		Streams:       1 << 16,
 		Peers:         1 << 10,
-		Wants:         8,
+		Wants:         32,
 		Cuts:          4,
 		Spans:         64,
 	}

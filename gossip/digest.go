@@ -16,7 +16,7 @@ const (
 
 const (
 	digestsPerFrame = 1024
-	loadsPerDigest  = 1 << 16
+	loadBytes       = 128 // of one register, with a long name
 )
 
 // digestRound starts an exchange with a random peer.
@@ -78,8 +78,9 @@ func (c *Core) appendTables(b []byte) []byte {
 	slices.SortFunc(all, func(a, b crdt.PeerLoads) int { return slices.Compare(a.Peer[:], b.Peer[:]) })
 	b = putU32(b, uint32(len(all)))
 	for _, l := range all {
+		room := max(0, c.lim.MessageBytes/2-len(b)) / loadBytes
 		b = append(b, l.Peer[:]...)
-		b = crdt.AppendLoads(b, l.Loads[:min(len(l.Loads), loadsPerDigest)])
+		b = crdt.AppendLoads(b, l.Loads[:min(len(l.Loads), room)])
 	}
 	b = crdt.AppendScrapes(b, c.state.Scrapes())
 	b = crdt.AppendVitals(b, c.state.Vitals())

@@ -11,8 +11,8 @@ const Kinds = int(kinds)
 // SentFrames is the number of frames sent on a connection.
 func (c *Core) SentFrames(id Conn) uint64 { return c.conns[id].sent }
 
-// Payload is the payload of a frame.
-func Payload(data []byte) []byte {
+// Payload is the kind and the payload of a frame.
+func Payload(data []byte) (k byte, payload []byte) {
 	f, _ := decodeFrame(data)
-	return f.payload
+	return byte(f.kind), f.payload
 }

@@ -2,6 +2,7 @@ package gossip_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -112,8 +113,8 @@ func TestJoinBoundPassesWithoutDonors(t *testing.T) {
 
 func TestColdJoinSpreadsOverDonors(t *testing.T) {
 	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
-	for i := range 60 {
-		e := n.Engine("http://r" + string(rune('A'+i)))
+	for i := range 200 {
+		e := n.Engine(fmt.Sprintf("http://r%d", i))
 		e.Ingest(nodes[0], true, e.Emit(3)...)
 	}
 	n.Run(200)
@@ -129,8 +130,8 @@ func TestColdJoinSpreadsOverDonors(t *testing.T) {
 		t.Errorf("ready, but %s", diff)
 	}
 	for _, x := range nodes {
-		if got := x.Core.Stats().Answered; got < 10 {
-			t.Errorf("%s answered %d of 60 wants", x.Name, got)
+		if got := x.Core.Stats().Answered; got < 40 {
+			t.Errorf("%s answered %d of 200 wants", x.Name, got)
 		}
 	}
 }

@@ -1,0 +1,72 @@
+package gossip_test
+
+import (
+	"testing"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/gossip/gossiptest"
+)
+
+// Two halves that declared each other dead go on alone and, once membership
+// sees them again, come to one state; loads too.
+func TestPartitionHealsAfterBothHalvesForgot(t *testing.T) { // property 24, from here on up
+	for seed := range uint64(10) {
+		n, nodes := mesh(t, 4, gossiptest.Config{Seed: seed, State: smallRing})
+		left, right := nodes[:2], nodes[2:]
+		across := func(do func(x, y *gossiptest.Node)) {
+			for _, x := range left {
+				for _, y := range right {
+					do(x, y)
+					do(y, x)
+				}
+			}
+		}
+		across(n.Cut)
+		across(func(x, y *gossiptest.Node) { n.Post(x, gossip.MemberDown{Peer: y.ID}) })
+		e, f := n.Engine("http://e"), n.Engine("http://f")
+		for i := range 30 {
+			slots := e.Emit(2)
+			e.Ingest(left[i%2], true, slots[0])
+			e.Ingest(right[i%2], true, slots[1])
+			f.Ingest(left[0], true, f.Emit(1)...)
+			n.Run(100)
+		}
+		for i, x := range nodes {
+			x.State.SetLoad(e.Stream, crdt.Load{Waiting: int32(i + 1)})
+			n.Post(x, gossip.LoadChanged{})
+		}
+		n.Run(1_000)
+		if got := left[0].State.Waiting(e.Stream); got != 1+2 {
+			t.Fatalf("seed %d: the left half sees %d waiting, want its own 3", seed, got)
+		}
+		n.Heal()
+		across(func(x, y *gossiptest.Node) { n.Post(x, gossip.MemberUp{Peer: y.ID, Name: y.Name}) })
+		converge(t, n, 20_000)
+		n.Run(3_000)
+		for _, x := range nodes {
+			if got := x.State.Waiting(e.Stream); got != 1+2+3+4 {
+				t.Errorf("seed %d: %s sees %d waiting, want 10", seed, x.Name, got)
+			}
+		}
+	}
+}
+
+// Load tables too large for one message are left out of the digest; the load
+// frames carry them. Contexts and sums are not.
+func TestDigestTooLargeForLoadsStillCarriesContexts(t *testing.T) { // I5
+	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 1, Core: gossip.Config{Limits: gossip.Limits{MessageBytes: 8 << 10, FragmentBytes: 1 << 10}}})
+	for i := range 118 { // just fit a load frame
+		nodes[0].State.SetLoad(crdt.NewStreamID("http://replica", i), crdt.Load{Waiting: 1})
+	}
+	n.Cut(nodes[0], nodes[1])
+	n.Break(nodes[0], nodes[1])
+	e := n.Engine("http://e")
+	e.Ingest(nodes[0], true, e.Emit(2)...)
+	n.Run(100)
+	n.Heal()
+	converge(t, n, 20_000)
+	if got := nodes[0].Core.Stats().Dropped["message"]; got > 0 {
+		t.Errorf("%d messages dropped", got)
+	}
+}
