@@ -97,3 +97,16 @@ func TestPromptBodyLeavesOutSampling(t *testing.T) {
 		t.Fatal("asking for the prompt edited the request")
 	}
 }
+
+// TestCanonicalBytesAreGolden: block keys of text are made of these bytes and
+// cross between peers of two releases.
+func TestCanonicalBytesAreGolden(t *testing.T) {
+	got := canonical(t, `{"tools":[{"type":"function","n":[1,true,null]}],"messages":[
+		{"content":[{"type":"text","text":"hi"}],"role":"user","name":"n"},{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]}]}`)
+	want := "\xf8\xfb\xfctype\xfafunction\xffn\xfa\xfb\xfe1\xff\xfetrue\xff\xfenull\xfd\xfd\xfd" +
+		"\xf9\xfauser\xfan\xfa\xfb\xfctype\xfatext\xfftext\xfahi\xfd\xfd" +
+		"\xf9\xfaassistant\xfatool_calls\xfa\xfb\xfcid\xfac\xfd\xfd"
+	if string(got) != want {
+		t.Fatalf("%q", got)
+	}
+}

@@ -10,14 +10,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
 // bufferBytes is what one read from a replica takes at most.
 const bufferBytes = 32 << 10
-
-var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
 
 // errFirstByte ends a try that waited too long.
 var errFirstByte = errors.New("no first byte in time")
@@ -188,7 +185,7 @@ func (x *exchange) await(t *try) error {
 		t.result.Cause, t.result.Bytes = CauseStatus, int64(len(t.held))
 		return nil
 	}
-	t.buffer = buffers.Get().(*[bufferBytes]byte)
+	t.buffer = x.buffers.Get().(*[bufferBytes]byte)
 	n := 0
 	for n == 0 && t.firstErr == nil {
 		n, t.firstErr = t.res.Body.Read(t.buffer[:])
@@ -208,7 +205,7 @@ func (x *exchange) finish(t *try) {
 		_ = t.res.Body.Close()
 	}
 	if t.buffer != nil {
-		buffers.Put(t.buffer)
+		x.buffers.Put(t.buffer)
 		t.buffer, t.first = nil, nil
 	}
 	t.result.Duration = time.Since(t.start)

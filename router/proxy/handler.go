@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ type Handler struct {
 	budget *budget
 	bodies *meter
 
+	buffers     sync.Pool // of *[bufferBytes]byte
 	disconnects atomic.Uint64
 }
 
@@ -39,12 +41,14 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.MintID == nil {
 		cfg.MintID = mintID
 	}
-	return &Handler{
+	h := &Handler{
 		cfg:    cfg,
 		gate:   newGate(cfg.Limits.Concurrency, cfg.Limits.Queue),
 		budget: newBudget(cfg.Limits.RetryRatio, cfg.Limits.RetryMin),
 		bodies: &meter{most: cfg.Limits.BodiesBytes},
-	}, nil
+	}
+	h.buffers.New = func() any { return new([bufferBytes]byte) }
+	return h, nil
 }
 
 func mintID() string {

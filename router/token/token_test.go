@@ -530,3 +530,13 @@ func BenchmarkKeys(b *testing.B) {
 		})
 	}
 }
+
+// TestTextKeysAreGolden: peers of two releases exchange text keys as
+// predictions, so the keys of a text must not drift.
+func TestTextKeysAreGolden(t *testing.T) {
+	text := []byte(strings.Repeat("0123456789abcdef", 64) + "tail")
+	k := textKeys(hasher, TextRoot(hasher, "org/model", "adapter", "salt"), text, 10)
+	if want := []radix.Key{0xc934790d8bd5e18f, 0xa29b5cd65fabf004}; !slices.Equal(k.Keys, want) || k.Tokens != 257 {
+		t.Fatalf("%#x, %d tokens", k.Keys, k.Tokens)
+	}
+}
