@@ -125,7 +125,7 @@ func drawFleet(t *rapid.T, tokens int) []Candidate {
 }
 
 func TestI5ScoreIsTheFormula(t *testing.T) {
-	p := mustNew(t, "ttft", nil)
+	p := mustNew(t, "ttft", func(c *Config) { c.TTFT.HolderSteps = 0 })
 	guarded := 0
 	rapid.Check(t, func(t *rapid.T) {
 		req := &Request{Tokens: rapid.IntRange(2, 60_000).Draw(t, "tokens")}
@@ -365,6 +365,24 @@ func TestGuardNeedsHitsEverywhere(t *testing.T) {
 	cands[4].GPU, cands[5].GPU = 0, 0 // two of ten lack it: misses must see load
 	if d := decide(t, p, &Request{Tokens: 1000}, v(), cands); d.Reason == ReasonStale {
 		t.Error("the guard took over although affinity discriminates")
+	}
+}
+
+func TestTurnsStayWithTheirHolderWithinAFewSteps(t *testing.T) {
+	cands := idle(2)
+	cands[0].GPU, cands[0].Streams = 1000, 6 // saves 0.02 s, costs 0.048 s of streams
+	cands[1].GPU = 500
+	req := &Request{Tokens: 1100}
+	if d := decide(t, mustNew(t, "ttft", nil), req, quiet(1), cands); d.Pos != 0 {
+		t.Error("a turn left its holder for less than three decode steps")
+	}
+	off := mustNew(t, "ttft", func(c *Config) { c.TTFT.HolderSteps = 0 })
+	if d := decide(t, off, req, quiet(1), cands); d.Pos != 1 {
+		t.Error("without slack the score alone decides")
+	}
+	cands[0].Streams = 12
+	if d := decide(t, mustNew(t, "ttft", nil), req, quiet(1), cands); d.Pos != 1 {
+		t.Error("a turn stays at a holder that is more than three steps worse")
 	}
 }
 

@@ -24,7 +24,31 @@ func pickTTFT(q *query) (int, Reason) {
 	if pos, ok := q.session(&b); ok {
 		return pos, ReasonSession
 	}
-	return b.pos, q.prefixReason(b.pos)
+	pos := q.holder(&b)
+	return pos, q.prefixReason(pos)
+}
+
+// holder prefers the replica that holds most of the prompt while it scores
+// worse by a few decode steps at most: turns of a conversation stay together
+// where the score hardly tells replicas apart.
+func (q *query) holder(b *best) int {
+	if q.cfg.TTFT.HolderSteps == 0 {
+		return b.pos
+	}
+	deepest := best{q: q, pos: -1, quiet: true}
+	for _, i := range q.live {
+		if q.matched[i] > q.matched[b.pos] {
+			deepest.offer(i, -float64(q.matched[i]))
+		}
+	}
+	if deepest.pos < 0 {
+		return b.pos
+	}
+	slack := q.cfg.TTFT.HolderSteps * q.cands[deepest.pos].Rates.usable().T0
+	if q.total(deepest.pos) > b.score+slack {
+		return b.pos
+	}
+	return deepest.pos
 }
 
 // weigh fills matched, prefill, share, waiting and base of every live
