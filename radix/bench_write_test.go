@@ -10,10 +10,12 @@ import (
 )
 
 // writing runs op once per iteration on a fresh tree that prepare filled, and
-// reports op's rate.
+// reports op's rate; of-chase is its processor time per block in steps of the
+// chase, measured before and after.
 func writing(b *testing.B, prepare func(*radix.Tree), op func(*radix.Tree) (blocks int)) {
 	b.Helper()
 	blocks, cpu := 0, time.Duration(0)
+	var chase chaser
 	var st radix.Stats
 	b.ResetTimer()
 	for range b.N {
@@ -23,11 +25,13 @@ func writing(b *testing.B, prepare func(*radix.Tree), op func(*radix.Tree) (bloc
 			prepare(t)
 		}
 		runtime.GC()
+		chase.run(50_000)
 		begin := cpuTime()
 		b.StartTimer()
 		blocks += op(t)
 		b.StopTimer()
 		cpu += cpuTime() - begin
+		chase.run(50_000)
 		st = t.Stats()
 		t.Close()
 		b.StartTimer()
@@ -35,6 +39,7 @@ func writing(b *testing.B, prepare func(*radix.Tree), op func(*radix.Tree) (bloc
 	b.ReportMetric(float64(blocks)/b.Elapsed().Seconds()/1e6, "Mblocks/s")
 	b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(blocks), "ns/block")
 	b.ReportMetric(float64(cpu)/float64(blocks), "cpu-ns/block")
+	b.ReportMetric(float64(cpu)/float64(blocks)/chase.ns(), "of-chase")
 	if st.Facts > 0 {
 		b.ReportMetric(float64(st.Bytes)/float64(st.Facts), "B/fact")
 	}

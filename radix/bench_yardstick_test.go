@@ -2,6 +2,7 @@ package radix_test
 
 import (
 	"math/bits"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,8 +57,8 @@ func (f *flatMap) match(keys []radix.Key, depth *[workload.Holders]int) {
 	}
 }
 
-// chase is a random cycle through 256 MB: one dependent miss a step.
-func chase() []uint32 {
+// loadChase is a random cycle through 256 MB: one dependent miss a step.
+var loadChase = sync.OnceValue(func() []uint32 {
 	const n = 1 << 26
 	next := make([]uint32, n)
 	for i := range next {
@@ -68,14 +69,34 @@ func chase() []uint32 {
 		next[i], next[j] = next[j], next[i]
 	}
 	return next
+})
+
+// chaser measures a step of the chase in processor time; it goes on where it
+// was, so that nothing is cached.
+type chaser struct {
+	at    uint32
+	steps int
+	cpu   time.Duration
 }
+
+func (c *chaser) run(steps int) {
+	next := loadChase()
+	start := cpuTime()
+	for range steps {
+		c.at = next[c.at]
+	}
+	c.cpu += cpuTime() - start
+	c.steps += steps
+}
+
+func (c *chaser) ns() float64 { return float64(c.cpu) / float64(c.steps) }
 
 // BenchmarkYardsticks measures matches of B mixed against the two yardsticks
 // in turns, so that the ratios hold when the machine's speed does not.
 func BenchmarkYardsticks(b *testing.B) {
 	x, tree := loadB()
 	qs := x.Queries(workload.Mixed, queries)
-	flat, next := newFlatMap(x), chase()
+	flat, next := newFlatMap(x), loadChase()
 	a := &asker{reader: tree.NewReader()}
 	var buf []radix.Key
 	var depth [workload.Holders]int

@@ -99,10 +99,16 @@ func metaLevel(m Meta) uint8 { return uint8(Tiers - m.Best()) }
 
 // findFact returns the reference of a handle, 0 if h does not have it.
 func (t *Tree) findFact(hs *holder, handle uint64) (ref uint32) {
-	for c := hs.byHandle.seek(t.hash(handle)); ; {
+	ref, _ = t.searchFact(hs, handle)
+	return ref
+}
+
+// searchFact is findFact that also says where in the table it would be.
+func (t *Tree) searchFact(hs *holder, handle uint64) (ref uint32, c cursor) {
+	for c = hs.byHandle.seek(t.hash(handle)); ; {
 		ref = c.next()
 		if ref == 0 || t.holds(ref, handle) {
-			return ref
+			return ref, c
 		}
 	}
 }

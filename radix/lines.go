@@ -210,10 +210,16 @@ func (t *Tree) dropLine(id uint32, cold *coldLine) {
 
 // lookup finds the place of a key, 0 if it has none.
 func (t *Tree) lookup(k Key, hash uint32) (loc uint32) {
-	for c := t.keys.seek(hash); ; {
+	loc, _ = t.search(k, hash)
+	return loc
+}
+
+// search is lookup that also says where in the table the key would be.
+func (t *Tree) search(k Key, hash uint32) (loc uint32, c cursor) {
+	for c = t.keys.seek(hash); ; {
 		loc = c.next()
 		if loc == 0 || t.lines.keys.at(loc >> lineShift)[loc&lineMask] == k {
-			return loc
+			return loc, c
 		}
 	}
 }
@@ -235,9 +241,10 @@ func (t *Tree) place(prev uint32, parent Key, keys []Key) {
 				}
 			}
 			hash := t.hash(uint64(k))
-			if loc = t.lookup(k, hash); loc == 0 {
+			var c cursor
+			if loc, c = t.search(k, hash); loc == 0 {
 				loc = t.add(prev, parent, k, (len(keys)-j+lineLen-1)/lineLen)
-				t.keys.insert(hash, loc)
+				t.keys.insertAt(&c, loc)
 			}
 		}
 		t.locs = append(t.locs, loc)

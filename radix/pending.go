@@ -10,13 +10,19 @@ type pending struct {
 	mask   uint32
 	level  uint8 // of all blocks of mask
 	mixed  bool  // or else levels holds
+	plain  bool  // not mixed, and the holder has no spilled facts
 	levels [lineLen]uint8
 }
 
 // mark notes that the page of perPage blocks up to off has a new level from
 // its fact line; spilled facts over the same blocks count too.
 func (t *Tree) mark(h Holder, line, off uint32, perPage int, level uint8) {
-	t.markMask(h, line, pageMask(off, perPage), level)
+	p := &t.pending
+	if mask := pageMask(off, perPage); p.line == line && p.holder == h && p.plain && p.level == level {
+		p.mask |= uint32(mask)
+	} else {
+		t.markMask(h, line, mask, level)
+	}
 }
 
 // markMask is mark for any blocks of a line.
@@ -27,9 +33,11 @@ func (t *Tree) markMask(h Holder, line uint32, mask uint16, level uint8) {
 		p.line, p.holder, p.mask, p.mixed, p.level = line, h, 0, false, level
 	}
 	p.mask |= uint32(mask)
-	if level == p.level && !p.mixed && t.holders[h].spills == 0 {
+	p.plain = !p.mixed && t.holders[h].spills == 0
+	if p.plain && level == p.level {
 		return
 	}
+	p.plain = false
 	if !p.mixed {
 		p.mixed = true
 		for i := range p.levels {

@@ -19,6 +19,7 @@ func (t *Tree) addSpill(h Holder, hs *holder, handle uint64, m Meta, locs []uint
 	}
 	hs.firstSpill = id
 	hs.spills++
+	t.pending.plain = false
 	hs.byHandle.insert(t.hash(handle), spillBit|id)
 	t.coverSpill(h, hs, s, m, +1)
 }

@@ -38,7 +38,7 @@ func (t *Tree) storePages(h Holder, hs *holder, perPage int, keys []Key, handles
 		}
 		locs := t.locs[i*perPage : (i+1)*perPage]
 		end := locs[perPage-1]
-		ref := t.findFact(hs, handle)
+		ref, at := t.searchFact(hs, handle)
 		if ref != 0 {
 			if t.restore(h, hs, ref, end, perPage, update) {
 				continue
@@ -76,7 +76,11 @@ func (t *Tree) storePages(h Holder, hs *holder, perPage int, keys []Key, handles
 		f.mask |= pageMask(off, perPage)
 		f.ends |= 1 << off
 		t.setFactMeta(f, off, m)
-		hs.byHandle.insert(t.hash(handle), id<<lineShift|off)
+		if ref == 0 {
+			hs.byHandle.insertAt(&at, id<<lineShift|off)
+		} else {
+			hs.byHandle.insert(t.hash(handle), id<<lineShift|off)
+		}
 		t.mark(h, line, off, perPage, metaLevel(m))
 	}
 }

@@ -41,20 +41,22 @@ func (p *part) home(hash uint32) int {
 // cursor walks the references that share a hash.
 type cursor struct {
 	slots []uint64
+	part  *part
 	hash  uint32
+	tied  bool // next has returned a reference
 }
 
 // seek starts a walk over the references of hash.
 func (t *table) seek(hash uint32) cursor {
 	if t.dir == nil {
-		return cursor{}
+		return cursor{hash: hash}
 	}
 	p := t.dir[hash>>(32-t.depth)]
 	s := p.slots[p.home(hash):]
 	for len(s) > 0 && s[0] != 0 && uint32(s[0]>>32) < hash {
 		s = s[1:]
 	}
-	return cursor{s, hash}
+	return cursor{slots: s, part: p, hash: hash}
 }
 
 // next returns the next reference, 0 at the end.
@@ -63,8 +65,25 @@ func (c *cursor) next() uint32 {
 		return 0
 	}
 	ref := uint32(c.slots[0])
+	// An empty slot looks like hash 0 and reads as the end.
+	c.tied = c.tied || ref != 0
 	c.slots = c.slots[1:]
 	return ref
+}
+
+// insertAt is insert where a walk over the hash has ended, if the table has
+// not changed since.
+func (t *table) insertAt(c *cursor, ref uint32) {
+	p := c.part
+	if p == nil || c.tied || p.count >= p.limit() || c.hash == 0 {
+		t.insert(c.hash, ref)
+		return
+	}
+	t.count++
+	if over := p.push(c.slots, uint64(c.hash)<<32|uint64(ref)); over != 0 {
+		t.count--
+		t.insert(uint32(over>>32), uint32(over))
+	}
 }
 
 // touch loads the home slot of hash, so that the misses of several searches
@@ -98,16 +117,19 @@ func (t *table) insert(hash, ref uint32) {
 	}
 }
 
-// insert puts e in its place and moves what follows up to the next empty
-// slot. It returns the entry for which the part has no room left, if any,
-// which may be another one than e.
+// insert puts e in its place. It returns the entry for which the part has no
+// room left, if any, which may be another one than e.
 func (p *part) insert(e uint64) (over uint64) {
 	s := p.slots[p.home(uint32(e>>32)):]
-	i := 0
-	for i < len(s) && s[i] < e && s[i] != 0 {
-		i++
+	for len(s) > 0 && s[0] < e && s[0] != 0 {
+		s = s[1:]
 	}
-	for ; i < len(s); i++ {
+	return p.push(s, e)
+}
+
+// push puts e in front of s and moves what follows up to the next empty slot.
+func (p *part) push(s []uint64, e uint64) (over uint64) {
+	for i := range s {
 		if s[i], e = e, s[i]; e == 0 {
 			p.count++
 			return 0
