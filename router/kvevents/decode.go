@@ -38,6 +38,7 @@ type Decoder struct {
 type rawEvent struct {
 	has      uint32 // bit per field
 	tag      string
+	numbered bool // the adapter has a number
 	loraID   int64
 	loraName string
 	extra    []byte // msgpack, view into the payload

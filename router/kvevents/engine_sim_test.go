@@ -16,7 +16,8 @@ type simEngine struct {
 	clock   int64 // microseconds, only goes forward
 	seq     uint64
 	buffer  []crdt.Slot
-	keep    int // batches in the buffer
+	keep    int  // batches in the buffer
+	polite  bool // ends no process in the middle of a replay
 	all     map[int][]crdt.Slot
 }
 
@@ -78,6 +79,18 @@ func (m *simMesh) take(out Output) {
 	}
 }
 
+// join adds all that another view knows.
+func (m *simMesh) join(o *simMesh) {
+	for epoch, slots := range o.slots {
+		for _, s := range slots {
+			m.take(Output{Epoch: epoch, Anchor: o.anchors[epoch], Deliver: []crdt.Slot{s}})
+		}
+	}
+	for _, sp := range o.lost {
+		m.lost.add(sp.From, sp.To)
+	}
+}
+
 // prior is what the mesh knows.
 func (m *simMesh) prior() Prior {
 	p := Prior{Epoch: m.top, Anchor: m.anchors[m.top]}
@@ -113,6 +126,18 @@ type simOwner struct {
 	loss    func() bool // drops a replayed batch
 	fail    func() bool // breaks a replay
 	log     func(string, ...any)
+
+	// A slow mesh: what this owner put out and the other has not seen yet.
+	other *simMesh
+	late  []Output
+}
+
+// gossip lets the other owner see what this one put out.
+func (o *simOwner) gossip() {
+	for _, out := range o.late {
+		o.other.take(out)
+	}
+	o.late = nil
 }
 
 func newSimOwner(t *rapid.T, e *simEngine, m *simMesh, replay bool) *simOwner {
@@ -131,6 +156,9 @@ func (o *simOwner) step(now int64, ev TrackerEvent) {
 		o.log("   -> epoch %d anchor %d deliver %s replay %v exhausted %v", out.Epoch, out.Anchor, slotNames(out.Deliver), out.Replay, out.Exhausted)
 	}
 	o.mesh.take(out)
+	if o.other != nil {
+		o.late = append(o.late, out)
+	}
 	if out.StopReplay {
 		o.running, o.replay = false, nil
 	}

@@ -3,7 +3,6 @@ package kvevents
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 )
 
 // field is one field of an event, whatever the layout calls it.
@@ -128,10 +127,7 @@ func (d *Decoder) readLabel(c *cursor, e *Event, f field) error {
 	switch f {
 	case fieldLoraID:
 		v, _, err := c.integer()
-		d.raw.loraID = int64(v)
-		if err == nil && d.raw.loraName == "" {
-			d.raw.loraName = fmt.Sprintf("lora_id=%d", int64(v))
-		}
+		d.raw.loraID, d.raw.numbered = int64(v), true
 		return err
 	case fieldGroup:
 		var group int

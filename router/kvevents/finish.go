@@ -1,5 +1,7 @@
 package kvevents
 
+import "strconv"
+
 // The tags of events.
 const (
 	tagStored  = "BlockStored"
@@ -34,7 +36,9 @@ func (d *Decoder) finishStored(e *Event) error {
 	if !d.told(fieldHashes) || !d.told(fieldParent) || !d.told(fieldTokens) || !d.told(fieldBlockSize) {
 		return errMissing
 	}
-	e.Lora = d.raw.loraName
+	if e.Lora = d.raw.loraName; e.Lora == "" && d.raw.numbered {
+		e.Lora = "lora_id=" + strconv.FormatInt(d.raw.loraID, 10)
+	}
 	if !describesPrefix(e.Kind) {
 		e.Tokens = nil // null blocks are skipped there: tokens and hashes do not match up
 		return nil

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
@@ -27,7 +29,8 @@ type player struct {
 	endpoint string
 	timeout  time.Duration
 	opt      zmtp.Options
-	items    chan played // buffered: what is in it when a replay is stopped is stale
+	room     *semaphore.Weighted // bytes of items
+	items    chan played         // buffered: what is in it when a replay is stopped is stale
 
 	run    uint64 // numbers replays; items of older ones are stale
 	cancel context.CancelFunc
@@ -114,10 +117,18 @@ func (p *player) attempt(ctx context.Context, run, from uint64) (complete bool, 
 
 // put hands an item over; false if ctx ended first.
 func (p *player) put(ctx context.Context, item played) bool {
+	n := item.weight()
+	if p.room.Acquire(ctx, n) != nil {
+		return false
+	}
 	select {
 	case p.items <- item:
 		return true
 	case <-ctx.Done():
+		p.room.Release(n)
 		return false
 	}
 }
+
+// weight is what an item counts against the bound of bytes.
+func (p *played) weight() int64 { return weight([][]byte{p.frame.Payload}, playedBytes) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/radix"
@@ -18,7 +19,9 @@ import (
 const (
 	tickEvery     = 250 * time.Millisecond
 	againAfter    = 200 * time.Millisecond // before a replay is repeated, jittered
-	inboxMessages = 1024                   // messages a Hub may leave for one stream
+	inboxMessages = 1024                   // live messages waiting for Run
+	inboxBytes    = 64 << 20               // and their bytes
+	playedBytes   = 64 << 20               // bytes of replayed batches ahead of the tracker
 	playedItems   = 256                    // replayed batches ahead of the tracker
 	deliverSlots  = 64                     // slots gathered into one delivery, if they are there
 )
@@ -46,13 +49,13 @@ type Subscriber struct {
 	cfg   Config
 	pack  PackConfig
 	inbox chan zmtp.Message
-	asked chan struct{} // token: wanted is not empty
+	room  *semaphore.Weighted // bytes of the inbox
+	asked chan struct{}       // token: wanted is not empty
 
-	mu       sync.Mutex
-	sub      *zmtp.Sub // the dialed connection, once Run began
-	wanted   spans
-	status   Status
-	overflow uint64
+	mu     sync.Mutex
+	sub    *zmtp.Sub // the dialed connection, once Run began
+	wanted spans
+	status Status
 
 	// Below belongs to Run's goroutine.
 	decoder Decoder
@@ -92,11 +95,15 @@ func NewSubscriber(cfg Config) (*Subscriber, error) {
 	return &Subscriber{
 		cfg: cfg, pack: pack, packer: packer,
 		inbox:   make(chan zmtp.Message, inboxMessages),
+		room:    semaphore.NewWeighted(inboxBytes),
 		asked:   make(chan struct{}, 1),
 		tracker: NewTracker(cfg.Replay != ""),
-		player:  player{endpoint: cfg.Replay, timeout: cfg.ReplayTimeout, opt: cfg.ZMTP, items: make(chan played, playedItems)},
-		log:     cfg.Logger.With("stream", string(cfg.Stream)),
-		status:  Status{Stream: cfg.Stream, Engine: cfg.Engine, State: "connecting", Rank: -1},
+		player: player{
+			endpoint: cfg.Replay, timeout: cfg.ReplayTimeout, opt: cfg.ZMTP,
+			items: make(chan played, playedItems), room: semaphore.NewWeighted(playedBytes),
+		},
+		log:    cfg.Logger.With("stream", string(cfg.Stream)),
+		status: Status{Stream: cfg.Stream, Engine: cfg.Engine, State: "connecting", Rank: -1},
 	}, nil
 }
 
@@ -175,6 +182,9 @@ func (s *Subscriber) receive(ctx context.Context, sub *zmtp.Sub) {
 		if err != nil {
 			return
 		}
+		if s.room.Acquire(ctx, weight(m.Frames, inboxBytes)) != nil {
+			return
+		}
 		select {
 		case s.inbox <- m:
 		case <-ctx.Done():
@@ -183,16 +193,28 @@ func (s *Subscriber) receive(ctx context.Context, sub *zmtp.Sub) {
 	}
 }
 
+// weight is what a message counts against a bound of bytes.
+func weight(frames [][]byte, most int64) int64 {
+	n := int64(256)
+	for _, f := range frames {
+		n += int64(len(f))
+	}
+	return min(n, most)
+}
+
 // Feed hands over a message received by a Hub. It never blocks: what the inbox
 // does not take is dropped and counted, and comes back as a gap.
 func (s *Subscriber) Feed(m zmtp.Message) {
-	select {
-	case s.inbox <- m:
-	default:
-		s.mu.Lock()
-		s.overflow++
-		s.mu.Unlock()
+	n := weight(m.Frames, inboxBytes)
+	if s.room.TryAcquire(n) {
+		select {
+		case s.inbox <- m:
+			return
+		default:
+			s.room.Release(n)
+		}
 	}
+	s.count(func(c *Counters) { c.Overflow++ })
 }
 
 // Fetch asks the engine's replay for slots that no peer has. It returns at
@@ -222,6 +244,7 @@ func (s *Subscriber) takeWanted() []crdt.Span {
 // message handles one message or notice of the live stream. Messages of an
 // older connection than the newest are of a process that may be gone.
 func (s *Subscriber) message(ctx context.Context, m zmtp.Message) {
+	s.room.Release(weight(m.Frames, inboxBytes))
 	switch {
 	case m.Conn < s.conn:
 		s.count(func(c *Counters) { c.Late++ })
@@ -255,6 +278,7 @@ func (s *Subscriber) message(ctx context.Context, m zmtp.Message) {
 
 // played handles one item of the replay in flight.
 func (s *Subscriber) played(ctx context.Context, p played) {
+	s.player.room.Release(p.weight())
 	if p.run != s.player.run {
 		return // of a replay that was abandoned
 	}
@@ -353,7 +377,6 @@ func (s *Subscriber) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.status
-	st.Counters.Overflow = s.overflow
 	if s.sub != nil {
 		conn := s.sub.State()
 		st.Connected, st.Since = conn.Up, conn.Since

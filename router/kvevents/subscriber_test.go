@@ -402,9 +402,10 @@ func TestSubscriberIgnoresReplacedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	message := func(conn, seq uint64, ts float64) {
-		s.message(context.Background(), zmtp.Message{Conn: conn, Frames: [][]byte{
+		s.Feed(zmtp.Message{Conn: conn, Frames: [][]byte{
 			nil, binary.BigEndian.AppendUint64(nil, seq), encodeRuns(ts, run{first: 1, blocks: 1, size: 16}),
 		}})
+		s.drain(context.Background())
 	}
 	message(1, 0, 1000)
 	message(2, 0, 2000) // the engine restarted and dialed again
@@ -412,6 +413,29 @@ func TestSubscriberIgnoresReplacedConnection(t *testing.T) {
 	s.deliver()
 	if sink.have(1_000_000) != "1" || sink.have(2_000_000) != "1" || s.Status().Counters.Late != 1 {
 		t.Fatalf("have %s and %s, status %+v", sink.have(1_000_000), sink.have(2_000_000), s.Status())
+	}
+}
+
+func TestFeedNeverBlocks(t *testing.T) {
+	s, err := NewSubscriber(Config{Stream: "s", Grid: 16, Hasher: testHasher, Sink: newRecordSink()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range inboxMessages + 5 { // nobody runs the stream
+		s.Feed(zmtp.Message{Conn: 1})
+	}
+	if n := s.Status().Counters.Overflow; n != 5 {
+		t.Errorf("%d messages overflowed, want 5", n)
+	}
+	if s, err = NewSubscriber(Config{Stream: "s", Grid: 16, Hasher: testHasher, Sink: newRecordSink()}); err != nil {
+		t.Fatal(err)
+	}
+	big := make([]byte, inboxBytes/4)
+	for range 5 {
+		s.Feed(zmtp.Message{Conn: 1, Frames: [][]byte{big}})
+	}
+	if n := s.Status().Counters.Overflow; n != 2 {
+		t.Errorf("%d messages over %d bytes overflowed, want 2", n, inboxBytes)
 	}
 }
 
