@@ -161,3 +161,24 @@ func TestSumsAtRecentFloors(t *testing.T) {
 		}
 	})
 }
+
+// TestSumsForgetBeforeClear holds that a sum taken over a void is not offered
+// once a clear made the void vanish from the context: a peer without the void
+// would call it a divergence.
+func TestSumsForgetBeforeClear(t *testing.T) {
+	p := wide()
+	lose(t, p)
+	if _, ok := p.SumAt(9, 2); !ok {
+		t.Fatal("no sum at the floor")
+	}
+	var b crdt.Builder
+	b.Clear()
+	s, err := b.Slot(3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Apply(&crdt.Delta{Epoch: 9, Anchor: 1, Slots: []crdt.Slot{s}}, 0)
+	if sum, ok := p.SumAt(9, 2); ok || p.MaxVoid() != 0 {
+		t.Fatalf("sum %+v of a floor with a void that the context does not name", sum)
+	}
+}

@@ -218,11 +218,16 @@ func (b *Builder) joinStore(op *Op, handles, hashes []uint64) bool {
 			}
 		}
 	}
-	tail := append([]byte(nil), b.buf[end:]...)
-	b.buf = b.buf[:end]
+	if len(b.buf)+8*(len(handles)+len(hashes)) > MaxSlotBytes {
+		b.fail(ErrSlotTooLarge)
+		return true
+	}
 	b.grow(len(handles))
-	b.words(handles)
-	b.buf = append(b.buf, tail...)
+	b.words(handles) // makes room; the hashes move behind the new handles
+	copy(b.buf[end+8*len(handles):], b.buf[end:])
+	for i, h := range handles {
+		binary.LittleEndian.PutUint64(b.buf[end+8*i:], h)
+	}
 	b.words(hashes)
 	b.tail = handles[len(handles)-1]
 	return true

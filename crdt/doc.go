@@ -2,7 +2,40 @@
 // no I/O.
 //
 // A stream is an engine's own event log. What is replicated is which slots
-// (whole engine batches) a peer knows; everything else is a deterministic
-// fold of them. Load registers, predictions and operator intent are small
-// lattices of their own.
+// (whole engine batches) a peer knows; everything else is a deterministic fold
+// of them, kept in Blocks. Load registers, predictions and operator intent are
+// small lattices of their own. This package owns the arithmetic of all of them
+// and the packed columns they travel in. It does not know sockets, peers'
+// membership, the prefix tree, or how block keys are made. None of its types
+// is safe for concurrent use; time comes in as ms since 1970.
+//
+// The state of a stream is (epoch, X), X = (floor f, voids V, base B, slots T
+// above the first gap, losses U above it):
+//
+//	1 .. anchor-1 | anchor ............. f | f+1 ...............
+//	  not asked   | folded into B, or in V | in T, in U, or a hole
+//
+// Invariants, after every call:
+//
+//	I1  what readers see is B with T folded on top in the order of slots (while
+//	    a snapshot is cut, the part of T that was there before the cut)
+//	I2  T, U and [1, f] are disjoint; V lies in [anchor, f]
+//	I3  f+1 is neither in T nor in U; a clear in T is folded (not while cutting)
+//	I4  the epoch never falls, not even after the stream was forgotten
+//	I5  inside an epoch and an anchor no slot is unlearned, but those that a
+//	    better base voids
+//	I6  the bytes in a Ring never exceed its budget
+//	I7  a stream over its limits is forgotten whole; it never declares losses
+//	I8  a slot's bytes are a pure function of the engine's bytes
+//	I9  changing any field of any fact changes Sum.Facts
+//	I10 a running load sum is exactly the sum of the registers that count
+//	I11 bytes from outside are bounded before anything is allocated, and never
+//	    panic
+//
+// A Context names a state: equal contexts have equal facts and equal sums at
+// the floor. With declared losses the join is commutative, idempotent and
+// canonical and all-pairs exchange reaches one fixpoint, but it is not
+// associative. The order of bases (lower anchor first) may drop slots folded
+// into a base with a higher anchor that no ring keeps any more: they come back
+// as a hole.
 package crdt

@@ -43,6 +43,27 @@ func TestEpochFence(t *testing.T) {
 	})
 }
 
+// TestOldSnapshotWhileLoading lets a newer incarnation appear while a snapshot
+// of the older one is being loaded.
+func TestOldSnapshotWhileLoading(t *testing.T) {
+	l, m := onlySlot(t, 1000), onlySlot(t, 2000)
+	donor, p := wide(), wide()
+	donor.take(l, 1)
+	j, err := p.BeginJoin(donor.cutAll(t), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.take(m, 1)
+	for done := false; !done; {
+		if done, err = j.Next(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !j.Outcome().Stale || p.Epoch() != 2000 || p.view.Shown.Epoch != 2000 {
+		t.Fatalf("the old incarnation came back: %+v", p.Context())
+	}
+}
+
 // TestEpochOrder lets several owners detect one incarnation concurrently, each
 // from the first slot it obtained, and one detect an old restart late: the
 // highest epoch wins everywhere and no slot is lost.

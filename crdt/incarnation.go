@@ -19,6 +19,7 @@ type incarnation struct {
 	base   Sum    // of B
 
 	above      []held // T, ascending, all > floor
+	aboveSet   spans  // their numbers
 	aboveBytes int
 	folded     int  // so many of above lie on top of the base
 	stale      bool // above changed below folded: rewind before anything else
@@ -102,6 +103,7 @@ func (x *incarnation) offer(s Slot, clears bool) fate {
 	i, known := x.find(s.Seq)
 	if !known {
 		x.above = slices.Insert(x.above, i, held{s, clears})
+		x.aboveSet = x.aboveSet.add(Span{s.Seq, s.Seq})
 		x.aboveBytes += slotCost(&s)
 		x.stale = x.stale || i < x.folded
 		if len(x.lost) > 0 {
@@ -137,17 +139,8 @@ func (x *incarnation) lose(s Span) {
 	if s.From > s.To {
 		return
 	}
-	real := x.known().within(s.From, s.To)
+	real := x.aboveSet.within(s.From, s.To)
 	x.lost = x.lost.union(spans{s}.minus(real))
-}
-
-// known is the set of T.
-func (x *incarnation) known() spans {
-	var out spans
-	for i := range x.above {
-		out = out.add(Span{x.above[i].Seq, x.above[i].Seq})
-	}
-	return out
 }
 
 // holes is what is neither known nor declared lost between the floor and the
@@ -157,10 +150,7 @@ func (x *incarnation) holes() spans {
 		return nil
 	}
 	top := x.above[len(x.above)-1].Seq
-	if uint64(len(x.above)) == top-x.floor {
-		return nil
-	}
-	return spans{{x.floor + 1, top}}.minus(x.known().union(x.lost))
+	return spans{{x.floor + 1, top}}.minus(x.aboveSet).minus(x.lost)
 }
 
 // sumRing remembers the sums of the base at the last floors.

@@ -213,6 +213,24 @@ func TestCopiesOracle(t *testing.T) {
 	})
 }
 
+// TestCopiesSaturate stores one block 300 times, removes it 255 times, and
+// once more.
+func TestCopiesSaturate(t *testing.T) {
+	m := crdt.Meta(0)
+	for i := range uint64(300) {
+		m = m.Store(crdt.Counted, crdt.TierCPU, i+1)
+	}
+	if m != crdt.NewMeta(300, 0, 255, 0) {
+		t.Fatalf("after 300 stores: %d copies", m.Copies(crdt.TierCPU))
+	}
+	for range 256 {
+		m = m.Remove(crdt.Counted, crdt.TierCPU)
+	}
+	if m.Present() || m.Seq() != 300 {
+		t.Fatalf("after 256 removals: %#x", m)
+	}
+}
+
 // TestClearAndAddInOneBatch is the plain case of a clear: what its own batch
 // adds stays.
 func TestClearAndAddInOneBatch(t *testing.T) {

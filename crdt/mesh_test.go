@@ -170,6 +170,9 @@ func (m *mesh) run(t *rapid.T) {
 		if rapid.Bool().Draw(t, "load") {
 			m.load(t)
 		}
+		if i := rapid.IntRange(0, 2).Draw(t, "cut"); m.cuts[i] != nil {
+			m.snapshot(t, i)
+		}
 	}
 	m.quiet()
 	m.now += 10 * 60_000

@@ -98,6 +98,11 @@ func (x *incarnation) dropAbove(n int) {
 	rest := copy(x.above, x.above[n:])
 	clear(x.above[rest:])
 	x.above = x.above[:rest]
+	if rest == 0 {
+		x.aboveSet = x.aboveSet[:0]
+	} else if n > 0 {
+		x.aboveSet = x.aboveSet.within(x.above[0].Seq, MaxSeq)
+	}
 	x.folded = max(0, x.folded-n)
 }
 

@@ -47,11 +47,16 @@ func (s *Slot) inspect() (clears bool, err error) {
 	if len(s.Body) > MaxSlotBytes {
 		return false, ErrSlotTooLarge
 	}
-	err = s.Ops(func(op *Op) bool {
+	var op Op // not through Ops: there it would be allocated
+	for b := s.Body; len(b) > 0; {
+		n, err := op.parse(b)
+		if err != nil {
+			return false, err
+		}
 		clears = clears || op.Kind == OpClear
-		return true
-	})
-	return clears, err
+		b = b[n:]
+	}
+	return clears, nil
 }
 
 // parse decodes the op at the start of b and returns its size.

@@ -102,6 +102,9 @@ func (s spans) size() (n uint64) {
 	return n
 }
 
+// copy is the set in memory of its own; nil if it is empty.
+func (s spans) copy() []Span { return append([]Span(nil), s...) }
+
 // canonical reports whether s is ascending, disjoint, without touching spans,
 // and inside [1, MaxSeq].
 func canonical(s []Span) bool {

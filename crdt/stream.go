@@ -1,7 +1,5 @@
 package crdt
 
-import "slices"
-
 // Limits of one stream.
 const (
 	MaxHoles          = 256      // missing ranges above the floor
@@ -208,7 +206,7 @@ func (s *Stream) Context() Context {
 func (x *incarnation) context() Context {
 	return Context{
 		Epoch: x.epoch, Anchor: x.anchor, Floor: x.floor, LastTS: x.topTS,
-		Voids: slices.Clone([]Span(x.voids)), Above: x.known(), Lost: slices.Clone([]Span(x.lost)),
+		Voids: x.voids.copy(), Above: x.aboveSet.copy(), Lost: x.lost.copy(),
 	}
 }
 

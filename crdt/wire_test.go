@@ -446,6 +446,30 @@ func TestBadSnapshots(t *testing.T) {
 	})
 }
 
+// TestBadContexts are refused by the decoder.
+func TestBadContexts(t *testing.T) {
+	one := []crdt.Span{{From: 7, To: 8}}
+	for name, c := range map[string]crdt.Context{
+		"slots without an epoch":  {Floor: 3},
+		"spans without an epoch":  {Above: one},
+		"no anchor":               {Epoch: 1, Floor: 3},
+		"floor below the anchor":  {Epoch: 1, Anchor: 5, Floor: 3},
+		"void above the floor":    {Epoch: 1, Anchor: 1, Floor: 6, Voids: one},
+		"void below the anchor":   {Epoch: 1, Anchor: 8, Floor: 9, Voids: one},
+		"known below the floor":   {Epoch: 1, Anchor: 1, Floor: 7, Above: one},
+		"lost below the floor":    {Epoch: 1, Anchor: 1, Floor: 7, Lost: one},
+		"known and lost":          {Epoch: 1, Anchor: 1, Above: one, Lost: []crdt.Span{{From: 8, To: 9}}},
+		"floor out of range":      {Epoch: 1, Anchor: 1, Floor: crdt.MaxSeq + 1},
+		"spans not ascending":     {Epoch: 1, Anchor: 1, Above: []crdt.Span{{From: 9, To: 9}, {From: 7, To: 7}}},
+		"spans that touch":        {Epoch: 1, Anchor: 1, Above: []crdt.Span{{From: 7, To: 7}, {From: 8, To: 8}}},
+		"a span that ends before": {Epoch: 1, Anchor: 1, Above: []crdt.Span{{From: 7, To: 6}}},
+	} {
+		if _, _, err := crdt.DecodeContext(crdt.AppendContext(nil, &c)); !errors.Is(err, crdt.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	all := codecs()
 	for i, c := range all {
