@@ -158,3 +158,19 @@ func TestFrameBeforeHelloIsRejected(t *testing.T) { // I10
 		t.Errorf("rejected %d, connection still there: %v", got, c.conns[9] != nil)
 	}
 }
+
+func TestTimeNeverRunsBackwards(t *testing.T) { // I2
+	c := lone(t, &watcher{})
+	c.Step(9_000, Tick{})
+	for _, e := range c.Step(3_000, LoadChanged{Urgent: true}) {
+		if s, ok := e.(Send); ok {
+			f, _ := decodeFrame(s.Data)
+			if sent := binary.LittleEndian.Uint64(f.payload); sent != 9_000 {
+				t.Errorf("a frame says %d", sent)
+			}
+		}
+	}
+	if next := c.NextTick(); next <= 9_000 {
+		t.Errorf("next tick at %d", next)
+	}
+}

@@ -13,7 +13,8 @@ const (
 )
 
 // Conn names one established connection to a peer. Ids are never reused, so
-// that late events of an old connection are told apart.
+// that late events of an old connection are told apart, and grow: of two
+// connections that one side dialed, the later has the larger id there.
 type Conn uint64
 
 // Event is something that happened to a Core.
@@ -71,7 +72,9 @@ type (
 		Stream   crdt.StreamID
 		Snapshot *crdt.Snapshot
 	}
-	// SnapshotJoined answers a JoinSnapshot effect.
+	// SnapshotJoined answers a JoinSnapshot effect. With an error, also because
+	// the state did not want it (quarantine, an older epoch), the stream is left
+	// alone for 30 s.
 	SnapshotJoined struct {
 		Stream crdt.StreamID
 		Err    error
