@@ -176,7 +176,7 @@ func (p *part) limit() uint32 {
 	if p.depth < 3 {
 		return p.homes - p.homes/4
 	}
-	return p.homes - p.homes/16
+	return p.homes - p.homes*3/32
 }
 
 // grow makes room in p: a block of twice the size, or two parts.
