@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/crdt/crdttest"
 )
 
 // everySecond feeds n slots with a hole before each.
@@ -180,5 +181,27 @@ func TestSumsForgetBeforeClear(t *testing.T) {
 	p.Apply(&crdt.Delta{Epoch: 9, Anchor: 1, Slots: []crdt.Slot{s}}, 0)
 	if sum, ok := p.SumAt(9, 2); ok || p.MaxVoid() != 0 {
 		t.Fatalf("sum %+v of a floor with a void that the context does not name", sum)
+	}
+}
+
+// hinted records what a store is told.
+type hinted struct {
+	*crdttest.MapBlocks
+	got []crdt.Hint
+}
+
+func (h *hinted) Hint(hints []crdt.Hint) { h.got = append(h.got, hints...) }
+
+// TestHintsReachTheStore holds that keys of parents are handed on.
+func TestHintsReachTheStore(t *testing.T) {
+	var h *hinted
+	s := crdt.NewStream(crdt.StreamConfig{ID: streamID, Open: func(epoch uint64) crdt.Blocks {
+		h = &hinted{MapBlocks: crdttest.NewMapBlocks(epoch)}
+		return h
+	}})
+	l := onlySlot(t, 1000)
+	s.Apply(&crdt.Delta{Epoch: 1000, Slots: l.slots, Hints: []crdt.Hint{{Handle: 1, Key: 2}}}, 0)
+	if len(h.got) != 1 || h.got[0] != (crdt.Hint{Handle: 1, Key: 2}) {
+		t.Fatalf("hints %v", h.got)
 	}
 }

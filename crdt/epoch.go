@@ -1,12 +1,19 @@
 package crdt
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Times of epoch changes, ms.
 const (
 	ShadowMs   = 60_000 // an outranked incarnation can be republished so long
 	bumpWindow = 60_000
 )
+
+// MaxEpoch bounds epochs, ms (the year 10889): one wild time stamp must not
+// fence a stream off for ever.
+const MaxEpoch = 1 << 48
 
 const (
 	maxBumps   = 2 // epoch changes in bumpWindow; one more is a quarantine
@@ -24,6 +31,10 @@ type shadow struct {
 func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
 	if d.Epoch == 0 || d.Epoch < s.fence {
 		out.Stale = true
+		return false
+	}
+	if d.Epoch > MaxEpoch {
+		out.Invalid = len(d.Slots)
 		return false
 	}
 	if s.cur != nil && d.Epoch == s.cur.epoch {
@@ -201,15 +212,7 @@ func (s *Stream) merge(o *incarnation) {
 // lexicographically smaller voids, and, so that a fault heals to one winner,
 // the larger (count, XOR).
 func (x *incarnation) better(o *incarnation) bool {
-	switch {
-	case x.anchor != o.anchor:
-		return x.anchor < o.anchor
-	case x.floor != o.floor:
-		return x.floor > o.floor
-	case x.voids.size() != o.voids.size():
-		return x.voids.size() < o.voids.size()
-	}
-	if c := slices.CompareFunc(x.voids, o.voids, compareSpans); c != 0 {
+	if c := compareBases(x.anchor, x.floor, x.voids, o.anchor, o.floor, o.voids); c != 0 {
 		return c < 0
 	}
 	if x.base.Count != o.base.Count {
@@ -218,14 +221,18 @@ func (x *incarnation) better(o *incarnation) bool {
 	return x.base.Facts > o.base.Facts
 }
 
+// compareBases is negative if the first base is better by its context alone.
+func compareBases(anchor, floor uint64, voids spans, anchor2, floor2 uint64, voids2 spans) int {
+	return cmp.Or(
+		cmp.Compare(anchor, anchor2),
+		cmp.Compare(floor2, floor),
+		cmp.Compare(voids.size(), voids2.size()),
+		slices.CompareFunc(voids, voids2, compareSpans),
+	)
+}
+
 func compareSpans(a, b Span) int {
-	switch {
-	case a == b:
-		return 0
-	case a.From < b.From || a.From == b.From && a.To < b.To:
-		return -1
-	}
-	return 1
+	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 }
 
 // unite moves every slot and loss of l to w and frees l.
@@ -253,7 +260,7 @@ func (s *Stream) unite(w, l *incarnation) {
 		w.lose(span)
 	}
 	s.remember(w, below)
-	l.blocks.Drop()
+	l.free()
 }
 
 // remember adds slots below the floor of w to the ring, so that deltas can
@@ -269,7 +276,7 @@ func (s *Stream) remember(w *incarnation, below []Slot) {
 		return
 	}
 	all := append(s.cfg.Ring.release(w), missing...)
-	slices.SortFunc(all, func(a, b Slot) int { return compareSpans(Span{From: a.Seq}, Span{From: b.Seq}) })
+	slices.SortFunc(all, func(a, b Slot) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, slot := range all {
 		s.cfg.Ring.keep(w, slot)
 	}

@@ -248,6 +248,9 @@ func TestEpochNeedsASlot(t *testing.T) {
 	p.take(onlySlot(t, 1000), 1)
 	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 1}, 0)
 	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 1, Slots: []crdt.Slot{{Seq: 1, Body: []byte{9}}}}, 0)
+	if out := p.take(onlySlot(t, crdt.MaxEpoch+1), 1); out.Invalid != 1 {
+		t.Fatalf("an epoch in the far future: %+v", out)
+	}
 	if p.Epoch() != 1000 || len(p.view.Metas()) != 1 {
 		t.Fatalf("epoch %d after nothing", p.Epoch())
 	}

@@ -56,7 +56,7 @@ func checkSnapshot(snap *Snapshot, l *Limits) error {
 	if err := snap.Context.check(); err != nil {
 		return err
 	}
-	if snap.Context.Epoch == 0 || len(snap.Context.Voids) > l.VoidSpans {
+	if snap.Context.Epoch == 0 || snap.Context.Epoch > MaxEpoch || len(snap.Context.Voids) > l.VoidSpans {
 		return fmt.Errorf("%w: context out of bounds", ErrSnapshot)
 	}
 	if !slices.Equal(spansOf(snap.Above), snap.Context.Above) {

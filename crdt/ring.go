@@ -13,9 +13,9 @@ const slotOverhead = 64
 type Ring struct {
 	budget int // bytes, immutable
 	bytes  int
-	slots  int // kept now
 	queue  []ringRef
 	head   int // first live element of queue
+	tidyAt int // length of queue at which stale entries are dropped
 }
 
 // ringRef says that an incarnation kept a slot at this point of the queue. It
@@ -42,11 +42,10 @@ func (r *Ring) keep(x *incarnation, s Slot) {
 	x.recent = append(x.recent, s)
 	r.queue = append(r.queue, ringRef{x, s.Seq})
 	r.bytes += slotCost(&s)
-	r.slots++
 	for r.bytes > r.budget {
 		r.evict()
 	}
-	if r.head > len(r.queue)/2 || len(r.queue) > 2*r.slots+1024 {
+	if r.head > len(r.queue)/2 || len(r.queue) > max(r.tidyAt, 1024) {
 		r.tidy()
 	}
 }
@@ -72,7 +71,6 @@ func (r *Ring) forget(x *incarnation, n int) {
 		r.bytes -= slotCost(&x.recent[i])
 		x.recent[i] = Slot{}
 	}
-	r.slots -= n
 	x.recent = x.recent[n:]
 }
 
@@ -94,4 +92,5 @@ func (r *Ring) tidy() {
 	}
 	clear(r.queue[len(live):])
 	r.queue, r.head = live, 0
+	r.tidyAt = 2 * len(live) // so that tidying costs O(1) a slot
 }

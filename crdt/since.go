@@ -34,11 +34,11 @@ func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
 // betterOverVoids reports whether x really knows a slot that c declared lost
 // and folded over, and x's base wins over c's.
 func (x *incarnation) betterOverVoids(c *Context) bool {
-	if len(c.Voids) == 0 || c.Epoch != x.epoch || c.Anchor != x.anchor || x.floor < c.Floor {
+	if len(c.Voids) == 0 || c.Epoch != x.epoch || x.lastClear > c.Floor ||
+		compareBases(x.anchor, x.floor, x.voids, c.Anchor, c.Floor, c.Voids) >= 0 {
 		return false
 	}
-	real := spans(c.Voids).minus(x.voids).within(max(x.anchor, x.lastClear), x.floor)
-	return len(real) > 0 && (x.lastClear <= c.Floor)
+	return len(spans(c.Voids).minus(x.voids).within(x.anchor, x.floor)) > 0
 }
 
 // reachesBack reports whether the ring still holds every known slot in

@@ -137,7 +137,13 @@ func (s *Stream) settle(out *Outcome) {
 // drop frees an incarnation.
 func (s *Stream) drop(x *incarnation) {
 	s.cfg.Ring.release(x)
+	x.free()
+}
+
+// free drops the store and lets go of it: the ring's queue may still name x.
+func (x *incarnation) free() {
 	x.blocks.Drop()
+	*x = incarnation{epoch: x.epoch}
 }
 
 // Forget drops everything: state, context and shadows. An epoch below the
