@@ -37,3 +37,6 @@ clean: ## remove what was built
 
 e2e: ## real processes on loopback, from the command line down
 	$(GO) test -tags e2e -count 1 -timeout 15m ./cmd/banyan -run 'Test(AConversation|AKilled|Demo)'
+
+mutants: ## apply each deliberate bug and show the test that kills it
+	$(GO) test -tags mutants -count 1 -timeout 60m -v ./cmd/banyan -run 'TestMutants'

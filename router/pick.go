@@ -240,7 +240,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 // observe turns a finished try into metrics and evidence.
 func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m := p.metrics
-	if !res.Retried {
+	if res.Answered {
 		m.answered(t.policyName, t.reason, res.Status)
 	}
 	if res.TTFT > 0 {

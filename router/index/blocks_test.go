@@ -289,15 +289,7 @@ func TestSnapshotCarriesEverything(t *testing.T) {
 		if digestOf(da) != digestOf(db) {
 			t.Fatalf("digests differ:\n%+v\n%+v", da, db)
 		}
-		var va, vb View
-		for i := range world {
-			keys := keysOf(a.hasher, world, i)
-			a.Match(keys, &va)
-			b.Match(keys, &vb)
-			if x, y := va.Depth(a.Ref(testStream)), vb.Depth(b.Ref(testStream)); x != y {
-				t.Fatalf("page %d: %+v here, %+v there", i, x, y)
-			}
-		}
+		sameDepths(t, a, b, world)
 		for i := range slots { // and both go on alike
 			d := crdt.Delta{Stream: testStream, Epoch: 5, Anchor: 1, Slots: slots[i : i+1]}
 			a.Apply(&d, 3000)
@@ -308,7 +300,21 @@ func TestSnapshotCarriesEverything(t *testing.T) {
 		if digestOf(da) != digestOf(db) {
 			t.Fatalf("digests differ after the rest:\n%+v\n%+v", da, db)
 		}
+		sameDepths(t, a, b, world)
 	})
+}
+
+// sameDepths asks both indexes for every prefix of the world.
+func sameDepths(t *rapid.T, a, b *Index, world []page) {
+	var va, vb View
+	for i := range world {
+		keys := keysOf(a.hasher, world, i)
+		a.Match(keys, &va)
+		b.Match(keys, &vb)
+		if x, y := va.Depth(a.Ref(testStream)), vb.Depth(b.Ref(testStream)); x != y {
+			t.Fatalf("page %d: %+v here, %+v there", i, x, y)
+		}
+	}
 }
 
 // digestOf is the comparable part of a digest that peers must agree on.
@@ -318,4 +324,30 @@ func digestOf(d crdt.Digest) any {
 		count, facts         uint64
 	}
 	return comparable{d.Context.Epoch, d.Context.Anchor, d.Context.Floor, d.Base.Count, d.Base.Facts}
+}
+
+func TestALooseBlockOfASnapshotIsLinkedLater(t *testing.T) {
+	a, b := newTestIndex(), newTestIndex()
+	defer a.Close()
+	defer b.Close()
+	slot := func(seq, parent, handle, hash uint64) *crdt.Delta {
+		var builder crdt.Builder
+		builder.Store(crdt.Op{Main: true, PerPage: 1, HasParent: parent != 0, Parent: parent, Root: uint64(testRoot)}, []uint64{handle}, []uint64{hash})
+		s, err := builder.Slot(seq, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &crdt.Delta{Stream: testStream, Epoch: 1, Anchor: 1, Slots: []crdt.Slot{s}}
+	}
+	a.Apply(slot(1, 1, 2, 12), 1) // below a page nobody knows yet
+	if err := b.Join(a.Cut(testStream), 1); err != nil {
+		t.Fatal(err)
+	}
+	b.Apply(slot(2, 0, 1, 11), 2)
+	k1 := b.hasher.Chain(testRoot, 11)
+	var v View
+	b.Match([]radix.Key{k1, b.hasher.Chain(k1, 12)}, &v)
+	if d := v.Depth(b.Ref(testStream)).GPU; d != 2 {
+		t.Errorf("depth %d, want 2", d)
+	}
 }
