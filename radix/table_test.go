@@ -37,8 +37,10 @@ func TestTableEqualsMap(t *testing.T) {
 		for ref := range uint32(rapid.IntRange(1, steps).Draw(rt, "steps")) {
 			if rng.IntN(3) > 0 || len(hashes) == 0 {
 				h := draw()
-				table.insert(h, ref+1)
-				model[h] = append(model[h], ref+1)
+				// References come in no order, as recycled ones do.
+				ref = (ref + 1) * 0x9E3779B1 // odd: no two are equal
+				insertEitherWay(rng, table, h, ref)
+				model[h] = append(model[h], ref)
 				hashes = append(hashes, h)
 				count++
 				continue
@@ -57,6 +59,7 @@ func TestTableEqualsMap(t *testing.T) {
 			}
 		}
 		checkTable(t, table)
+		checkRoom(rt, table)
 		if table.count != count {
 			rt.Fatalf("count %d, want %d", table.count, count)
 		}
@@ -79,6 +82,27 @@ func TestTableEqualsMap(t *testing.T) {
 			rt.Fatalf("%d slots are left", blocks.used)
 		}
 	})
+}
+
+// checkRoom looks that no part was filled beyond its limit.
+func checkRoom(t *rapid.T, table *table) {
+	for _, p := range table.dir {
+		if p.count > p.limit() {
+			t.Fatalf("a part of %d homes has %d entries", p.homes, p.count)
+		}
+	}
+}
+
+// insertEitherWay inserts from the root or where a walk over the hash ended.
+func insertEitherWay(rng *rand.Rand, table *table, hash, ref uint32) {
+	if rng.IntN(2) == 0 {
+		table.insert(hash, ref)
+		return
+	}
+	c := table.seek(hash)
+	for c.next() != 0 {
+	}
+	table.insertAt(&c, ref)
 }
 
 func TestSpreadKeepsOrder(t *testing.T) {
