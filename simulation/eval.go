@@ -39,6 +39,7 @@ type Config struct {
 	LoadDelay     float64 // first tokens and finishes, to the other peers
 	DispatchDelay float64 // dispatches and their predictions; -1: LoadDelay
 	IndexDelay    float64 // engine events, to every peer
+	ViewAge       float64 // what peers take DispatchDelay for; 0: what it is
 	PredictFor    float64 // seconds a predicted block counts; 0: 5; negative: no predictions
 
 	// Speedup divides arrival times (2: twice the rate); 0: 1. Load, if set,
@@ -136,6 +137,9 @@ func (c Config) complete() (Config, error) {
 	if c.Policy == Pooled { // it knows everything
 		c.Peers, c.LoadDelay, c.DispatchDelay, c.IndexDelay = 1, 0, 0, 0
 	}
+	if c.ViewAge == 0 {
+		c.ViewAge = c.DispatchDelay
+	}
 	if c.PredictFor == 0 {
 		c.PredictFor = 5
 	}
@@ -162,6 +166,7 @@ func (c *Config) check() error {
 	bad("load_delay", seconds(c.LoadDelay), c.LoadDelay)
 	bad("dispatch_delay", seconds(c.DispatchDelay), c.DispatchDelay)
 	bad("index_delay", seconds(c.IndexDelay), c.IndexDelay)
+	bad("view_age", seconds(c.ViewAge), c.ViewAge)
 	bad("speedup", c.Speedup > 0, c.Speedup)
 	bad("load", c.Load >= 0 && c.Load < 100, c.Load)
 	for _, f := range c.Slow {

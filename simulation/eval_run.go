@@ -280,7 +280,7 @@ func (r *run) submit(now float64, i, given int) {
 func (r *run) decide(now float64, j *job) policy.Decision {
 	r.look(now, j)
 	view := policy.View{
-		NowMs: millis(now), AgeMs: 1000 * r.cfg.DispatchDelay, Peers: r.cfg.Peers,
+		NowMs: millis(now), AgeMs: 1000 * r.cfg.ViewAge, Peers: r.cfg.Peers,
 		Lambda: r.rate.perSecond(now), MeanS: r.meanS.mean(),
 		IndexAgeMs: 1000 * r.cfg.IndexDelay, Rand: r.rnd,
 	}

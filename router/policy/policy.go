@@ -73,8 +73,12 @@ type Rates struct {
 
 // View is what a policy knows of the fleet and of its own knowledge.
 type View struct {
-	NowMs  int64
-	AgeMs  float64 // view age of load: the worst live peer's
+	NowMs int64
+	// AgeMs is how long another peer's dispatch may stay unseen here, by the
+	// worst live peer: flush and transfer delay while its frames come on time
+	// (silence up to a heartbeat is no news, not old news), its silence beyond.
+	// Taking 200 ms for 1 ms costs 1 % of TTFT on traces, 35 % on a hot prefix.
+	AgeMs  float64
 	Peers  int     // live peers, this one included
 	Lambda float64 // requests a second of the whole fleet
 	MeanS  float64 // mean prefill seconds of recent requests
