@@ -150,7 +150,11 @@ func (x *incarnation) holes() spans {
 		return nil
 	}
 	top := x.above[len(x.above)-1].Seq
-	return spans{{x.floor + 1, top}}.minus(x.aboveSet).minus(x.lost)
+	holes := spans{{x.floor + 1, top}}.minus(x.aboveSet)
+	if len(x.lost) > 0 {
+		holes = holes.minus(x.lost)
+	}
+	return holes
 }
 
 // sumRing remembers the sums of the base at the last floors.

@@ -55,8 +55,9 @@ type space struct {
 }
 
 type bucketSum struct {
-	xor   uint64
-	count uint32
+	bucket int64
+	xor    uint64
+	count  uint32
 }
 
 // NewPredictions makes an empty lattice.
@@ -130,7 +131,7 @@ func (p *Predictions) take(s *space, in *Prediction, t touch, nowMs int64) {
 			p.leave(s, old, key)
 		}
 		s.of[key] = g
-		s.sum(t, key, 1)
+		s.count(g, key, 1)
 		g.live++
 		if first < 0 {
 			first = i
@@ -201,7 +202,7 @@ func (p *Predictions) flushHide(s *space) {
 
 // leave takes a key out of its group.
 func (p *Predictions) leave(s *space, g *group, key uint64) {
-	s.sum(g.touch, key, ^uint32(0))
+	s.count(g, key, ^uint32(0))
 	if g.live--; g.live == 0 {
 		s.rank.remove(g)
 		p.due.remove(g)
@@ -211,18 +212,24 @@ func (p *Predictions) leave(s *space, g *group, key uint64) {
 	}
 }
 
-// sum adds (by 1) or takes away (by -1) a key's touch.
-func (s *space) sum(t touch, key uint64, by uint32) {
-	b := bucketOf(t.at)
-	e := s.sums[b]
+// count adds (by 1) or takes away (by -1) a key of g in its bucket's sum.
+func (s *space) count(g *group, key uint64, by uint32) {
+	if g.sum == nil {
+		g.sum = s.sumOf(bucketOf(g.touch.at))
+	}
+	g.sum.xor ^= g.touch.hash(key)
+	if g.sum.count += by; g.sum.count == 0 {
+		delete(s.sums, g.sum.bucket)
+	}
+}
+
+func (s *space) sumOf(bucket int64) *bucketSum {
+	e := s.sums[bucket]
 	if e == nil {
-		e = &bucketSum{}
-		s.sums[b] = e
+		e = &bucketSum{bucket: bucket}
+		s.sums[bucket] = e
 	}
-	e.xor ^= t.hash(key)
-	if e.count += by; e.count == 0 {
-		delete(s.sums, b)
-	}
+	return e
 }
 
 // trim cuts a space to its K largest touches; of equal touches the smallest

@@ -46,6 +46,7 @@ type group struct {
 	shrinkAt int
 	shown    bool
 	due      int64 // when Expire looks at it
+	sum      *bucketSum
 
 	rankAt, dueAt int // index in the heaps
 }
