@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 )
 
 // advertised is the address other peers use: what is configured, else the
 // bound address, else this machine's likeliest one.
 func advertised(ctx context.Context, configured string, bound *net.TCPAddr) (*net.TCPAddr, error) {
 	if configured != "" {
-		host, port := splitPort(configured, strconv.Itoa(bound.Port))
+		host, port := splitPort(configured, "0")
 		n, err := net.LookupPort("tcp", port)
 		if err != nil {
 			return nil, fmt.Errorf("mesh.advertise: %w", err)
+		}
+		if n == 0 {
+			n = bound.Port
 		}
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {

@@ -13,16 +13,20 @@ import (
 // maxPEMBytes bounds a certificate file.
 const maxPEMBytes = 1 << 20
 
+// expiryEvery is how often standing streams are held against the time.
+const expiryEvery = time.Minute
+
 // fileIdentity is a certificate, its key and the mesh's authority from PEM
 // files, read again when one of them changes.
 type fileIdentity struct {
 	paths TLSFiles
 	clock func() time.Time
 
-	mu    sync.Mutex // guards below
-	read  [3]fileStamp
-	cert  tls.Certificate
-	roots *x509.CertPool
+	mu      sync.Mutex // guards below
+	read    [3]fileStamp
+	checked time.Time // when a change was last reported
+	cert    tls.Certificate
+	roots   *x509.CertPool
 }
 
 // fileStamp tells whether a file changed.
@@ -33,29 +37,40 @@ type fileStamp struct {
 
 func newFileIdentity(paths TLSFiles, clock func() time.Time) (*fileIdentity, error) {
 	f := &fileIdentity{paths: paths, clock: clock}
-	if err := f.refresh(); err != nil {
+	if _, err := f.refresh(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
 // refresh reads the files if one changed; what was read stays if that fails.
-func (f *fileIdentity) refresh() error {
+// Once a minute it calls that a change, because certificates expire.
+func (f *fileIdentity) refresh() (changed bool, err error) {
 	f.mu.Lock()
-	same := f.read
+	same, checked := f.read, f.checked
 	f.mu.Unlock()
 	now, err := f.stamps()
-	if err != nil || now == same {
-		return err
+	if err != nil {
+		return false, err
+	}
+	at := f.clock()
+	if now == same {
+		if at.Sub(checked) < expiryEvery {
+			return false, nil
+		}
+		f.mu.Lock()
+		f.checked = at
+		f.mu.Unlock()
+		return true, nil
 	}
 	cert, roots, err := f.load()
 	if err != nil {
-		return err
+		return false, err
 	}
 	f.mu.Lock()
-	f.read, f.cert, f.roots = now, cert, roots
+	f.read, f.cert, f.roots, f.checked = now, cert, roots, at
 	f.mu.Unlock()
-	return nil
+	return true, nil
 }
 
 func (f *fileIdentity) stamps() (out [3]fileStamp, err error) {

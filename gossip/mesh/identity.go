@@ -32,8 +32,9 @@ type identity interface {
 	configs() (client, server *tls.Config)
 	// trusts reports whether a finished handshake still stands.
 	trusts(state tls.ConnectionState) bool
-	// refresh follows changes of the ring or the files.
-	refresh() error
+	// refresh follows changes of the ring or the files, and reports whether what
+	// is trusted may have changed since the last time.
+	refresh() (changed bool, err error)
 	// expires is when the own certificate ends.
 	expires() time.Time
 }
@@ -46,21 +47,31 @@ type none struct{}
 
 func (none) configs() (client, server *tls.Config) { return nil, nil }
 func (none) trusts(tls.ConnectionState) bool       { return true }
-func (none) refresh() error                        { return nil }
+func (none) refresh() (bool, error)                { return false, nil }
 func (none) expires() time.Time                    { return forever }
 
 // ringIdentity derives one certificate from each key of the ring; whoever
 // holds the key of one of them is a peer (I6).
 type ringIdentity struct {
 	ring *memberlist.Keyring
+	last [sha256.Size]byte // of the ring when refresh was last called; its caller's
 }
 
-func (r ringIdentity) refresh() error     { return nil }
-func (r ringIdentity) expires() time.Time { return forever }
+func (r *ringIdentity) expires() time.Time { return forever }
+
+func (r *ringIdentity) refresh() (changed bool, err error) {
+	h := sha256.New()
+	for _, k := range r.ring.GetKeys() {
+		h.Write(append([]byte{byte(len(k))}, k...))
+	}
+	now := [sha256.Size]byte(h.Sum(nil))
+	changed, r.last = now != r.last, now
+	return changed, nil
+}
 
 // configs derives anew for every handshake (about 0.1 ms): handshakes are rare
 // and the ring may have changed.
-func (r ringIdentity) configs() (client, server *tls.Config) {
+func (r *ringIdentity) configs() (client, server *tls.Config) {
 	cert, err := deriveCertificate(r.ring.GetPrimaryKey())
 	if err != nil {
 		// An invariant of our own: the ring holds valid keys only.
@@ -77,7 +88,7 @@ func (r ringIdentity) configs() (client, server *tls.Config) {
 
 // trusts compares with the public key of every key in the ring, in constant
 // time.
-func (r ringIdentity) trusts(s tls.ConnectionState) bool {
+func (r *ringIdentity) trusts(s tls.ConnectionState) bool {
 	if len(s.PeerCertificates) == 0 {
 		return false
 	}

@@ -7,6 +7,8 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +36,7 @@ func TestRingTrustsEveryKeyInIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := ringIdentity{ring: ring}
+	id := &ringIdentity{ring: ring}
 	state := func(key []byte) tls.ConnectionState {
 		cert, err := deriveCertificate(key)
 		if err != nil {
@@ -55,6 +57,68 @@ func TestRingTrustsEveryKeyInIt(t *testing.T) {
 	if id.trusts(state(k2)) {
 		t.Error("trusts a removed key")
 	}
+}
+
+// I6: each side looks at the other, whatever the other does.
+func TestEachSideChecksTheOther(t *testing.T) {
+	ring := func(fill byte) *ringIdentity {
+		r, err := memberlist.NewKeyring(nil, bytes.Repeat([]byte{fill}, 32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &ringIdentity{ring: r}
+	}
+	files := func() *fileIdentity {
+		dir := t.TempDir()
+		if _, err := GenerateCertificates(dir); err != nil {
+			t.Fatal(err)
+		}
+		f, err := newFileIdentity(TLSFiles{
+			Cert: filepath.Join(dir, certFile), Key: filepath.Join(dir, keyFile), CA: filepath.Join(dir, caFile),
+		}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	careless := func(cfg *tls.Config) *tls.Config {
+		cfg = cfg.Clone()
+		cfg.VerifyConnection = nil
+		return cfg
+	}
+	for name, of := range map[string][2]identity{"ring": {ring(1), ring(2)}, "files": {files(), files()}} {
+		client, server := of[0].configs()
+		otherClient, otherServer := of[1].configs()
+		if c, s := shakeHands(client, server); c != nil || s != nil {
+			t.Errorf("%s: one mesh: %v, %v", name, c, s)
+		}
+		if c, _ := shakeHands(client, careless(otherServer)); c == nil {
+			t.Errorf("%s: a client accepts a foreign server", name)
+		}
+		if _, s := shakeHands(careless(otherClient), server); s == nil {
+			t.Errorf("%s: a server accepts a foreign client", name)
+		}
+	}
+}
+
+// shakeHands returns what either side says of a handshake.
+func shakeHands(client, server *tls.Config) (ofClient, ofServer error) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	c, s := tls.Client(a, client), tls.Server(b, server)
+	done := make(chan error, 1)
+	go func() {
+		err := s.Handshake()
+		_ = s.Close() // a client that is done waits for nothing more
+		done <- err
+	}()
+	ofClient = c.Handshake()
+	if ofClient == nil {
+		_, _ = io.Copy(io.Discard, c)
+	}
+	_ = a.Close()
+	return ofClient, <-done
 }
 
 func TestFilesAreReadAgain(t *testing.T) {
@@ -89,21 +153,21 @@ func TestFilesAreReadAgain(t *testing.T) {
 		}
 	}
 	write(paths.Cert, next.Cert) // a certificate without its key yet
-	if err := f.refresh(); err == nil {
+	if _, err := f.refresh(); err == nil {
 		t.Error("half a pair was accepted")
 	}
 	if !f.expires().Equal(old) {
 		t.Error("the old certificate did not stay")
 	}
 	write(paths.Key, next.Key)
-	if err := f.refresh(); err != nil {
+	if _, err := f.refresh(); err != nil {
 		t.Fatal(err)
 	}
 	if !f.expires().After(old) {
 		t.Errorf("expires %v, before %v", f.expires(), old)
 	}
 	write(paths.CA, []byte("nothing"))
-	if err := f.refresh(); err == nil {
+	if _, err := f.refresh(); err == nil {
 		t.Error("an empty authority was accepted")
 	}
 }

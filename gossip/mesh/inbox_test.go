@@ -249,7 +249,7 @@ func TestOutboxHasABound(t *testing.T) {
 	o := newOutbox()
 	data := make([]byte, maxFrameBytes)
 	n := 0
-	for o.put(data) == nil {
+	for n < 2*outboxBytes/maxFrameBytes && o.put(data) == nil {
 		n++
 	}
 	if n != outboxBytes/maxFrameBytes {

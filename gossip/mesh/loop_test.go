@@ -145,6 +145,37 @@ func TestFramesTravelInOrderBothWays(t *testing.T) {
 	}
 }
 
+// I3: what came before the end of a connection is told before it, even when
+// the loop is behind.
+func TestTheEndIsToldAfterTheFrames(t *testing.T) {
+	t.Parallel()
+	const frames = 200
+	gate := make(chan struct{})
+	core := &scriptCore{}
+	core.on = func(ev gossip.Event) []gossip.Effect {
+		if is[gossip.Connected](ev) {
+			<-gate
+		}
+		return nil
+	}
+	n := scripted(t, core)
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
+	data := preamble{class: gossip.Bulk}.bytes()
+	for range frames {
+		data = append(data, frameOf(5, []byte("frame"))...)
+	}
+	_ = hostile(t, n, data).Close()
+	eventually(t, "all of it waits", func() bool { return n.inbox.waiting() > frames })
+	open()
+	eventually(t, "the end is told", func() bool { return core.has(is[gossip.Disconnected]) == 1 })
+	core.mu.Lock()
+	defer core.mu.Unlock()
+	if last := core.events[len(core.events)-1]; len(core.events) != frames+2 || !is[gossip.Disconnected](last) {
+		t.Errorf("%d events, the last %#v", len(core.events), last)
+	}
+}
+
 // I1, I2: a remote that does not read costs its own connection, nothing else.
 func TestSlowRemoteBlocksNobody(t *testing.T) {
 	t.Parallel()

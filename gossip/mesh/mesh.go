@@ -114,7 +114,7 @@ func (m *Mesh) trust() error {
 		if m.ring, err = memberlist.NewKeyring(keys, keys[0]); err != nil {
 			return fmt.Errorf("mesh.keyring: %w", err)
 		}
-		m.identity = ringIdentity{ring: m.ring}
+		m.identity = &ringIdentity{ring: m.ring}
 	}
 	if m.cfg.TLS.all() {
 		if m.identity, err = newFileIdentity(m.cfg.TLS, m.cfg.Clock); err != nil {
@@ -216,6 +216,7 @@ func (m *Mesh) Close() error {
 	case running:
 		err = s.Shutdown()
 	case bound:
+		close(m.loopDone)
 		err = m.transport.Shutdown()
 	case closed:
 	}

@@ -2,6 +2,9 @@ package mesh
 
 import (
 	"context"
+	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +51,21 @@ func TestThreePeersMeetBySeedAndPart(t *testing.T) {
 	a.knows(t, c2, 2)
 	if got := a.value(t, "banyan_mesh_peers"); got != 2 {
 		t.Errorf("banyan_mesh_peers = %v, want 2", got)
+	}
+}
+
+func TestAdvertisedAddress(t *testing.T) {
+	t.Parallel()
+	for advertise, want := range map[string]string{
+		"127.0.0.9": "127.0.0.9:PORT", "127.0.0.9:0": "127.0.0.9:PORT", "127.0.0.9:5": "127.0.0.9:5", "": "127.0.0.1:PORT",
+	} {
+		cfg := config("a")
+		cfg.Advertise = advertise
+		n := newNode(t, cfg)
+		port := strconv.Itoa(n.transport.tcp.Addr().(*net.TCPAddr).Port)
+		if got := n.Addr(); got != strings.ReplaceAll(want, "PORT", port) {
+			t.Errorf("advertise %q: %s, want %s", advertise, got, want)
+		}
 	}
 }
 
@@ -127,10 +145,32 @@ func TestHealAfterReap(t *testing.T) {
 	whole(t, a, start(t, cfg))
 }
 
+// I7: two halves, each whole and without memory of the other, meet: seeds are
+// tried by those who are not alone, too.
+func TestHalvesThatForgotEachOtherMeet(t *testing.T) {
+	t.Parallel()
+	seed := newNode(t, config("a"))
+	addr := seed.Addr()
+	seed.close(t)
+	c := start(t, config("c", addr))
+	d := start(t, config("d", c.Addr()))
+	whole(t, c, d)
+	tried := c.value(t, "banyan_mesh_joins_total", "failed")
+	eventually(t, "c still tries", func() bool { return c.value(t, "banyan_mesh_joins_total", "failed") > tried+1 })
+	cfg := config("a")
+	cfg.Bind = addr
+	a := start(t, cfg)
+	b := start(t, config("b", addr))
+	whole(t, a, b, c, d)
+}
+
 func TestCloseEndsWhatWaits(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, config("a"))
 	n.close(t) // before Start
+	if err := n.Do(context.Background(), func() {}); err == nil {
+		t.Error("Do after Close did not fail")
+	}
 	if err := n.Start(); err == nil {
 		t.Error("started after Close")
 	}

@@ -305,23 +305,35 @@ func TestKeyRotation(t *testing.T) {
 	ask("install", func() (Keys, error) { return a.InstallKey(key("k2")) })
 	ask("use", func() (Keys, error) { return a.UseKey(key("k2")) })
 	stillWell(t, a, b, 11)
+	old := make(map[*link]bool)
+	for _, l := range a.standing() {
+		old[l] = true
+	}
 	ask("remove", func() (Keys, error) { return b.RemoveKey(key("k1")) })
 	k := ask("list", b.ListKeys)
 	if k.Have[key("k1")] != 0 || k.Have[key("k2")] != 2 || k.Primary[key("k2")] != 2 {
 		t.Errorf("keys after rotation: %+v", k)
 	}
 	eventually(t, "streams under the old key end", func() bool {
-		const name = "banyan_mesh_connections_ended_total"
-		return a.value(t, name, "key")+b.value(t, name, "key") > 0
+		for _, l := range a.standing() {
+			if old[l] {
+				return false
+			}
+		}
+		return true
 	})
+	const ended = "banyan_mesh_connections_ended_total"
+	if a.value(t, ended, "key")+b.value(t, ended, "key") == 0 {
+		t.Error("nobody counted the streams under the old key")
+	}
 	stillWell(t, a, b, 12)
 
-	old := start(t, config("old", a.Addr()))
+	late := start(t, config("late", a.Addr()))
 	eventually(t, "the old key is refused", func() bool { return a.refusedFor(t, causeKey) > 0 })
 	cfg := config("new", a.Addr())
 	cfg.Keyring = []string{key("k2")}
 	whole(t, a, b, start(t, cfg))
-	if a.stateOf(old) != "" {
+	if a.stateOf(late) != "" {
 		t.Error("a peer with the removed key is a member")
 	}
 	if _, err := a.InstallKey("bad key"); err == nil {

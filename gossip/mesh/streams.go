@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -115,6 +116,7 @@ func (m *Mesh) shake(l *link, conn *tls.Conn) error {
 	}
 	state := conn.ConnectionState()
 	l.conn, l.tls = conn, &state
+	l.guest.leave() // no stranger any more
 	return nil
 }
 
@@ -213,36 +215,38 @@ func (m *Mesh) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := m.identity.refresh(); err != nil && m.once.first("refresh") {
-			m.log.Error("certificates not read again; the old ones stay", "err", err)
+		m.recheck()
+		queued := 0
+		for _, l := range m.standing() {
+			queued += l.out.queued()
 		}
-		m.meter.expiry.Set(float64(m.identity.expires().Unix()))
+		m.meter.outbox.Set(float64(queued))
 		m.meter.inbox.Set(float64(m.inbox.waiting()))
-		m.meter.outbox.Set(float64(m.distrust()))
 	}
 }
 
-// distrust ends the streams whose key or certificate no longer counts, and
-// adds up what waits to be written.
-func (m *Mesh) distrust() (queued int) {
+// recheck follows the ring and the files, and ends the streams whose key or
+// certificate no longer counts (I6).
+func (m *Mesh) recheck() {
+	changed, err := m.identity.refresh()
+	if err != nil && m.once.first("refresh") {
+		m.log.Error("certificates not read again; the old ones stay", "err", err)
+	}
+	if !changed {
+		return
+	}
+	m.meter.expiry.Set(float64(m.identity.expires().Unix()))
 	for _, l := range m.standing() {
-		queued += l.out.queued()
 		if l.tls != nil && !m.identity.trusts(*l.tls) {
 			m.meter.ended.WithLabelValues("key").Inc()
 			l.cut("its key is no longer trusted")
 		}
 	}
-	return queued
 }
 
-// standing lists the links, oldest first.
+// standing lists the links.
 func (m *Mesh) standing() []*link {
 	m.mu.Lock()
-	out := make([]*link, 0, len(m.links))
-	for _, l := range m.links {
-		out = append(out, l)
-	}
-	m.mu.Unlock()
-	slices.SortFunc(out, func(a, b *link) int { return int(int64(a.id) - int64(b.id)) })
-	return out
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.links))
 }
