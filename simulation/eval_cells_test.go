@@ -285,9 +285,12 @@ func TestUnequalSpeedsAreWorthKnowing(t *testing.T) {
 }
 
 func TestTenSecondsStaleIsNoWorseThanSessionHash(t *testing.T) {
-	for _, name := range []string{conversation, synthetic} {
+	for _, name := range []string{conversation, synthetic, "agent_sessions"} {
 		w := trace(t, name, 1)
 		cfg := Config{Workload: w, Replicas: 16, Peers: 16, Page: tracePage, LoadDelay: 10, DispatchDelay: -1, IndexDelay: 10, Load: 0.7, Seed: 1}
+		if name == "agent_sessions" {
+			cfg.Page = 64
+		}
 		ours := evaluate(t, cfg)
 		cfg.Policy = "consistent_hash"
 		hash := evaluate(t, cfg)

@@ -103,7 +103,7 @@ func DefaultConfig() Config {
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
 			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.9, GuardDepth: 0.8, GuardBand: 0.05,
-			StaleMs: 5000, HolderSteps: 3,
+			StaleMs: 3000, HolderSteps: 3,
 		},
 	}
 }
