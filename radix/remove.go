@@ -32,7 +32,7 @@ func (t *Tree) removeBatch(h Holder, hs *holder, handles []uint64, update Update
 }
 
 // Clear forgets about maxFacts facts of h and reports whether none is left. It
-// costs about 30 ns a fact. From its first step until it reports true nothing
+// costs about 50 ns a fact. From its first step until it reports true nothing
 // else may be done with h; matches lose the facts step by step.
 func (t *Tree) Clear(h Holder, maxFacts int) (done bool) {
 	hs := t.holder(h)
