@@ -105,7 +105,14 @@ func replicaProcess(t *testing.T, name string, args ...string) *process {
 // and see each other.
 func meshOf(t *testing.T, n int, replicas ...*process) []*process {
 	t.Helper()
+	return meshWith(t, n, "", replicas...)
+}
+
+// meshWith is meshOf with more lines of configuration.
+func meshWith(t *testing.T, n int, more string, replicas ...*process) []*process {
+	t.Helper()
 	var cfg strings.Builder
+	cfg.WriteString(more)
 	cfg.WriteString("mesh: {insecure: true}\ndrain: {delay: 300ms, timeout: 5s}\nreplicas:\n")
 	for i, r := range replicas {
 		fmt.Fprintf(&cfg, "- {name: r%d, url: %q, events: %q, replay: %q}\n", i, "http://"+r.said["http"], r.said["events"], r.said["replay"])
@@ -201,7 +208,17 @@ func (p *process) say(messages []message) (replica, reply string, cached int) {
 }
 
 func TestAConversationStaysOnItsReplicaWhateverThePeer(t *testing.T) {
-	peers := meshOf(t, 3, replicaProcess(t, "r0"), replicaProcess(t, "r1", "--layout", "array", "--replay-frames", "4"))
+	converse(t, meshOf(t, 3, replicaProcess(t, "r0"), replicaProcess(t, "r1", "--layout", "array", "--replay-frames", "4")))
+}
+
+// Text keys know nothing of the engines' events: what the peers tell each other
+// of their own traffic must do.
+func TestAConversationStaysOnItsReplicaInTextMode(t *testing.T) {
+	converse(t, meshWith(t, 3, "tokenizer: text\n", replicaProcess(t, "r0"), replicaProcess(t, "r1")))
+}
+
+func converse(t *testing.T, peers []*process) {
+	t.Helper()
 	for c := range 4 {
 		talk := []message{{"system", strings.Repeat(fmt.Sprintf("Conversation %d wants care. ", c), 40)}, {"user", "Hello."}}
 		home := ""

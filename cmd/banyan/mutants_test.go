@@ -27,7 +27,7 @@ func parseMutants(text string) ([]mutant, error) {
 	var out []mutant
 	for block := range strings.SplitSeq(text, "\n---\n") {
 		m, field := mutant{}, ""
-		var body = map[string]*strings.Builder{"old": {}, "new": {}}
+		body := map[string]*strings.Builder{"old": {}, "new": {}}
 		for line := range strings.SplitSeq(strings.TrimPrefix(block, "---\n"), "\n") {
 			switch name, value, _ := strings.Cut(line, ":"); {
 			case strings.HasPrefix(line, "    ") && field != "":
