@@ -1,7 +1,15 @@
 package index
 
 import (
+	"errors"
+
 	"github.com/banyan-llm/banyan/crdt"
+)
+
+// Why a whole snapshot changed nothing: the sender should not offer it again.
+var (
+	errStale       = errors.New("snapshot of an older incarnation")
+	errQuarantined = errors.New("stream is quarantined")
 )
 
 // cutFacts is how many facts one step of a cut scans, under 1 ms.
@@ -41,9 +49,14 @@ func (x *Index) Join(snap *crdt.Snapshot, nowMs int64) error {
 			return err
 		}
 	}
-	if join.Outcome().NewSlots > 0 || join.Outcome().NewEpoch {
-		x.Ref(snap.Stream).lastSlot.CompareAndSwap(0, nowMs)
+	out := join.Outcome()
+	switch {
+	case out.Stale:
+		return errStale
+	case out.Quarantined:
+		return errQuarantined
 	}
+	x.Ref(snap.Stream).lastSlot.CompareAndSwap(0, nowMs)
 	return nil
 }
 
