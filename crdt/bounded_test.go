@@ -86,6 +86,28 @@ func TestBoundedAbove(t *testing.T) {
 	}
 }
 
+// TestCutGivesWay feeds a stream in order while a snapshot is cut that nobody
+// takes further: the cut is given up before the stream is.
+func TestCutGivesWay(t *testing.T) {
+	p := newPeer(nil, crdt.Limits{AboveBytes: 1000})
+	p.take(onlySlot(t, 9), 1)
+	cut := p.BeginCut()
+	for seq := uint64(2); seq < 40; seq++ {
+		var b crdt.Builder
+		b.Store(crdt.Op{Main: true, PerPage: 1, Root: 1}, []uint64{seq + 100}, []uint64{4})
+		s, err := b.Slot(seq, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := p.Apply(&crdt.Delta{Epoch: 9, Anchor: 1, Slots: []crdt.Slot{s}}, 0); out.Overflow || out.NewSlots != 1 {
+			t.Fatalf("slot %d: %+v", seq, out)
+		}
+	}
+	if !cut.Next(9) || cut.Snapshot() != nil || p.Context().Floor != 39 || len(p.view.Metas()) != 39 {
+		t.Fatalf("the cut goes on: %+v", p.Context())
+	}
+}
+
 // TestBoundedRing holds the ring's bytes over streams that come, restart, are
 // joined and go.
 func TestBoundedRing(t *testing.T) {

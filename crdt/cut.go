@@ -11,7 +11,8 @@ type Cut struct {
 	snap   *Snapshot
 }
 
-// BeginCut starts a cut; nil if nothing is known or another cut runs.
+// BeginCut starts a cut; nil if nothing is known or another cut runs. The
+// caller takes it to its end or aborts it: until then nothing is folded.
 func (s *Stream) BeginCut() *Cut {
 	if s.cur == nil || s.cut != nil {
 		return nil
@@ -21,7 +22,8 @@ func (s *Stream) BeginCut() *Cut {
 }
 
 // Next scans about maxFacts facts and reports whether the cut is over. It is
-// over early if the incarnation was replaced or forgotten meanwhile.
+// over early if the incarnation was replaced or forgotten meanwhile, or if
+// more slots came than may wait.
 func (c *Cut) Next(maxFacts int) (done bool) {
 	if c.s.cut != c {
 		return true

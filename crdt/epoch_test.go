@@ -64,6 +64,27 @@ func TestOldSnapshotWhileLoading(t *testing.T) {
 	}
 }
 
+// TestSnapshotMergesEpochs joins a snapshot of a higher epoch that was minted
+// for the same incarnation: a slot in common proves it, nothing is lost and
+// nothing becomes a shadow.
+func TestSnapshotMergesEpochs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLog(t, 1003, 9, false)
+		p, donor := wide(), wide()
+		for _, seq := range []uint64{1, 2, 3, 4, 5, 8} {
+			p.Apply(&crdt.Delta{Epoch: 1001, Anchor: 1, Slots: l.slots[seq-1 : seq]}, 0)
+		}
+		for _, seq := range []uint64{3, 4, 6, 8, 9} {
+			donor.Apply(&crdt.Delta{Epoch: 1003, Anchor: 3, Slots: l.slots[seq-1 : seq]}, 0)
+		}
+		out := p.joinAll(t, donor.cutAll(t), 0)
+		if c := p.Context(); !out.Merged || out.NewEpoch || len(p.Shadows()) != 0 || c.Epoch != 1003 || c.Anchor != 1 || c.Floor != 6 {
+			t.Fatalf("%+v: %+v", out, c)
+		}
+		world{1003: l}.checkPeer(t, "p", p)
+	})
+}
+
 // TestEpochOrder lets several owners detect one incarnation concurrently, each
 // from the first slot it obtained, and one detect an old restart late: the
 // highest epoch wins everywhere and no slot is lost.

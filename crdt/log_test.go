@@ -333,5 +333,8 @@ func checkEqual(t rapid.TB, peers []*peer) {
 		if x, y := a.Digest().Base, p.Digest().Base; x.Count != y.Count || x.Facts != y.Facts {
 			t.Fatalf("equal contexts, unequal digests")
 		}
+		if d, ok := a.Since(&ca, 1<<20); !ok || len(d.Slots)+len(d.Lost) > 0 {
+			t.Fatalf("equal contexts, and %d slots to send, ok %v", len(d.Slots), ok)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package crdt
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -305,23 +306,24 @@ func (p *Predictions) Expire(nowMs int64) (next int64) {
 
 // Drop forgets all predictions of one replica.
 func (p *Predictions) Drop(replica StreamID) {
-	for id, s := range p.spaces {
-		if id.Replica != replica {
-			continue
+	ids := slices.SortedFunc(maps.Keys(p.spaces), compareSpaces)
+	for _, id := range ids {
+		if id.Replica == replica {
+			p.dropSpace(p.spaces[id])
 		}
-		p.hide = p.hide[:0]
-		for key, g := range s.of {
-			if g.shown {
-				p.hide = append(p.hide, key)
-			}
-		}
-		slices.Sort(p.hide)
-		for _, g := range s.rank.list {
-			p.due.remove(g)
-		}
-		delete(p.spaces, id)
-		p.flushHide(s)
 	}
+}
+
+func (p *Predictions) dropSpace(s *space) {
+	delete(p.spaces, s.id)
+	p.hide = p.hide[:0]
+	for _, g := range s.rank.list {
+		p.due.remove(g)
+		if g.shown {
+			g.eachLive(func(_ int, key uint64) { p.hide = append(p.hide, key) })
+		}
+	}
+	p.flushHide(s)
 }
 
 // Visible reports whether a key is predicted at a space now. O(1).

@@ -118,12 +118,13 @@ func (s *Stream) Declare(lost []Span, nowMs int64) Outcome {
 // settle normalises the present incarnation and holds its limits.
 func (s *Stream) settle(out *Outcome) {
 	x := s.cur
+	if s.cut != nil && s.over(x) {
+		s.cut = nil // a snapshot is easier given up than the stream
+	}
 	if s.cut == nil {
 		x.normalise(s.cfg.Ring)
 	}
-	holes := x.holes()
-	if len(holes) > s.cfg.Limits.Holes || len(x.voids) > s.cfg.Limits.VoidSpans ||
-		len(x.lost) > s.cfg.Limits.Holes || x.aboveBytes > s.cfg.Limits.AboveBytes {
+	if s.over(x) {
 		// Invariant I7: a peer over its limits never declares losses.
 		s.drop(x)
 		s.cur, s.cut = nil, nil
@@ -131,7 +132,14 @@ func (s *Stream) settle(out *Outcome) {
 		return
 	}
 	out.Floor = x.floor
-	out.Holes = holes
+	out.Holes = x.holes()
+}
+
+// over reports whether an incarnation exceeds the limits.
+func (s *Stream) over(x *incarnation) bool {
+	l := &s.cfg.Limits
+	return len(x.voids) > l.VoidSpans || len(x.lost) > l.Holes || x.aboveBytes > l.AboveBytes ||
+		len(x.aboveSet) > l.Holes && len(x.holes()) > l.Holes
 }
 
 // drop frees an incarnation.
