@@ -40,7 +40,10 @@ func (p *Peer) publicHandler(api http.Handler) http.Handler {
 	root := http.NewServeMux()
 	root.Handle("/healthz", proxy.Closing(p.draining.Load, mux))
 	root.Handle("/readyz", proxy.Closing(p.draining.Load, mux))
-	root.Handle("/", api)
+	if p.keys != nil {
+		api = p.keys.guard(api)
+	}
+	root.Handle("/", proxy.Closing(p.draining.Load, api))
 	return root
 }
 

@@ -55,6 +55,7 @@ type source interface {
 // following is one stream this peer listens to.
 type following struct {
 	sub    source
+	feed   feed
 	stop   context.CancelFunc
 	done   chan struct{}
 	host   string    // name in the hub; empty: not fed by it
@@ -129,27 +130,54 @@ const (
 	fedHub               // the engine dials any peer: all are ready to take them
 )
 
-func (g *ingest) fed(r *fleet.Replica) fed {
+// feed is all that decides how a replica's events are read. A stream whose
+// feed changes is followed anew.
+type feed struct {
+	how                           fed
+	engine, events, replay, topic string
+}
+
+func (g *ingest) fed(r *fleet.Replica) feed {
+	f := r.Facts()
 	switch {
-	case r.Spec.Kind == "pool":
-		return fedNot
-	case r.Spec.Engine == "trtllm":
-		if r.Spec.Events == "" {
-			return fedNot
+	case r.Spec.Kind == "pool" || f.Engine == "" || g.misfit(&f) != "":
+		return feed{}
+	case f.Engine == "trtllm":
+		if f.Events == "" {
+			return feed{}
 		}
-		return fedPolled
-	case r.Spec.Events != "":
-		return fedDialed
+		return feed{how: fedPolled, engine: f.Engine}
+	case f.Events != "" && f.Events != fleet.Poll:
+		return feed{fedDialed, f.Engine, f.Events, f.Replay, f.Topic}
 	case g.hub != nil:
-		return fedHub
+		return feed{how: fedHub, engine: f.Engine, replay: f.Replay, topic: f.Topic}
 	}
-	return fedNot
+	return feed{}
+}
+
+// misfit says why the events of an SGLang replica cannot be used, before any
+// came: there a page of 1 means an event a token. Of the other engines a page
+// is told for all cache groups together, so their events decide.
+func (g *ingest) misfit(f *fleet.Facts) string {
+	if f.Engine != kvevents.SGLang.String() || f.BlockSize == 0 || f.BlockSize%g.peer.cfg.Grid == 0 {
+		return ""
+	}
+	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.peer.cfg.Grid}
+	return cfg.Cure(f.BlockSize)
+}
+
+// polls reports whether a replica is the lowest listed rank of its URL: one
+// poll drains the events of all ranks.
+func (g *ingest) polls(r *fleet.Replica) bool {
+	return !slices.ContainsFunc(g.peer.fleet.List(), func(o *fleet.Replica) bool {
+		return o.Spec.URL == r.Spec.URL && o.Spec.Rank < r.Spec.Rank
+	})
 }
 
 // rank is this peer's place among a replica's owners; -1 for none.
 func (g *ingest) rank(r *fleet.Replica) int {
 	n := g.owners
-	switch g.fed(r) {
+	switch g.fed(r).how {
 	case fedHub:
 		return 0
 	case fedPolled:
@@ -168,14 +196,18 @@ func (g *ingest) owns(id crdt.StreamID) bool {
 func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 	listed := map[crdt.StreamID]bool{}
 	for _, r := range g.peer.fleet.List() {
-		if g.fed(r) == fedNot {
+		way := g.fed(r)
+		if way.how == fedNot {
 			continue
 		}
 		listed[r.Stream] = true
 		rank := g.rank(r)
 		g.mu.Lock()
 		f := g.follow[r.Stream]
-		if f != nil {
+		if f != nil && f.feed != way {
+			delete(listed, r.Stream) // end it below; the next look starts it anew
+			g.wake()
+		} else if f != nil {
 			f.first = rank == 0
 			if rank >= 0 {
 				f.lostAt = time.Time{}
@@ -208,14 +240,15 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 
 // start follows one stream.
 func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
-	src, err := g.source(r)
+	way := g.fed(r)
+	src, err := g.source(r, way)
 	if err != nil {
 		g.peer.log.Error("stream not followed", "replica", r.Name(), "err", err)
 		return
 	}
 	sctx, stop := context.WithCancel(ctx)
-	f := &following{sub: src, stop: stop, done: make(chan struct{}), first: first}
-	if sub, ok := src.(*kvevents.Subscriber); ok && g.fed(r) == fedHub {
+	f := &following{sub: src, feed: way, stop: stop, done: make(chan struct{}), first: first}
+	if sub, ok := src.(*kvevents.Subscriber); ok && way.how == fedHub {
 		f.host = hostOf(r.Spec.URL)
 		g.hub.Register(f.host, sub)
 	}
@@ -231,9 +264,9 @@ func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
 }
 
 // source makes what brings a replica's events.
-func (g *ingest) source(r *fleet.Replica) (source, error) {
+func (g *ingest) source(r *fleet.Replica, way feed) (source, error) {
 	logger := g.peer.log.Named("kvevents")
-	if g.fed(r) == fedPolled {
+	if way.how == fedPolled {
 		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger}
 		if r.Spec.Credentials != "" {
 			cfg.Header = http.Header{"Authorization": {"Bearer " + r.Spec.Credentials}}
@@ -244,12 +277,12 @@ func (g *ingest) source(r *fleet.Replica) (source, error) {
 		}
 		return polled{p}, nil
 	}
-	engine, err := kvevents.ParseEngine(r.Spec.Engine)
+	engine, err := kvevents.ParseEngine(way.engine)
 	if err != nil {
 		return nil, err
 	}
 	return kvevents.NewSubscriber(kvevents.Config{
-		Stream: r.Stream, Engine: engine, Events: r.Spec.Events, Replay: r.Spec.Replay, Topic: r.Spec.Topic,
+		Stream: r.Stream, Engine: engine, Events: way.events, Replay: way.replay, Topic: way.topic,
 		Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger,
 	})
 }
@@ -408,8 +441,13 @@ func (g *ingest) scraped(id crdt.StreamID, s crdt.Scrape) {
 // status is a replica's stream for the status page.
 func (g *ingest) status(r *fleet.Replica) console.Stream {
 	s := console.Stream{Owners: []string{}}
-	if g.fed(r) == fedNot {
-		s.State, s.Detail = "none", "no events endpoint is configured: predictions only"
+	if facts := r.Facts(); g.fed(r).how == fedNot {
+		s.State, s.Detail = "none", "no events endpoint is configured or told: predictions only"
+		if why := g.misfit(&facts); why != "" {
+			s.State, s.Detail = "unusable", why
+		} else if facts.Engine == "" {
+			s.State, s.Detail = "idle", "its engine is not known yet"
+		}
 		return s
 	}
 	names := map[crdt.PeerID]string{g.peer.id: g.peer.name}

@@ -102,6 +102,23 @@ const (
 	clearFacts  = 4096 // facts dropped per step, about 0.2 ms
 )
 
+// reloadKeys takes up a changed auth.keys_file; a broken one changes nothing.
+func (p *Peer) reloadKeys() {
+	if p.keys == nil {
+		return
+	}
+	changed, err := p.keys.reload()
+	switch {
+	case err != nil:
+		if p.metrics.reloadFailed(true) {
+			p.log.Error("auth.keys_file not taken up: the old keys stay", "err", err)
+		}
+	case changed:
+		p.metrics.reloadFailed(false)
+		p.log.Info("auth.keys_file taken up", "keys", len(*p.keys.keys.Load()))
+	}
+}
+
 // keepHouse does what is due now and then: dropping dead incarnations in
 // steps, expiring predictions, refreshing what the request path reads.
 func (p *Peer) keepHouse(ctx context.Context) {
@@ -119,6 +136,7 @@ func (p *Peer) keepHouse(ctx context.Context) {
 			if now.Sub(vitals) >= vitalsEvery {
 				vitals = now
 				p.publishVitals(now)
+				p.reloadKeys()
 			}
 		}
 	}

@@ -39,6 +39,14 @@ type metrics struct {
 	reloadOK        prometheus.Gauge
 
 	total, failed atomic.Uint64 // requests, for the status page
+	reloadBad     atomic.Bool
+}
+
+// reloadFailed records how the last load of configuration went and reports
+// whether that is news.
+func (m *metrics) reloadFailed(failed bool) (news bool) {
+	m.reloadOK.Set(oneIf(!failed))
+	return m.reloadBad.Swap(failed) != failed
 }
 
 // answered counts one answer to a client.

@@ -48,6 +48,7 @@ type Peer struct {
 	fleet    *fleet.Fleet
 	tokens   *token.Tokenizer
 	policies map[string]policy.Policy
+	keys     *clientKeys // nil: no key is asked for
 	core     *gossip.Core
 	mesh     *link
 	ingest   *ingest
@@ -89,6 +90,11 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		return nil, err
 	}
 	p.hasher = radix.NewHasher(secret)
+	if cfg.Auth.KeysFile != "" {
+		if p.keys, err = openKeys(cfg.Auth.KeysFile); err != nil {
+			return nil, err
+		}
+	}
 	p.board = newBoard(p.id)
 	if err := p.compose(); err != nil {
 		p.close()
@@ -156,6 +162,8 @@ func (p *Peer) compose() error {
 		Scraped: p.ingest.scraped,
 		Changed: p.ingest.wake,
 		Logger:  p.log.Named("fleet"),
+
+		SlowStart: cfg.Discovery.SlowStart,
 	})
 	p.fleet.Set(cfg.Replicas, time.Now())
 	p.registry.MustRegister(newCollector(p))
