@@ -70,7 +70,8 @@ type MeshTLSConfig struct {
 
 // DiscoveryConfig finds replicas that come and go.
 type DiscoveryConfig struct {
-	DNS []string `yaml:"dns" doc:"names whose addresses are replicas: http://name:port"`
+	DNS       []string      `yaml:"dns" doc:"names whose addresses are replicas: http://name:port"`
+	SlowStart time.Duration `yaml:"slow_start" doc:"a replica that came up gets less than its part for this long; 0 = off"`
 }
 
 // IngestConfig says who listens to the engines.
@@ -116,6 +117,7 @@ func DefaultConfig() Config {
 		HTTP:      HTTPConfig{Listen: ":8080", ConnectionAge: 2 * time.Minute},
 		Admin:     AdminConfig{Listen: "127.0.0.1:8081"},
 		Mesh:      MeshConfig{Bind: "0.0.0.0:7946", Label: "banyan"},
+		Discovery: DiscoveryConfig{SlowStart: 10 * time.Second},
 		Ingest:    IngestConfig{Owners: "2"},
 		Drain:     DrainConfig{Delay: 15 * time.Second, Timeout: 10 * time.Minute},
 		Grid:      16,
@@ -207,6 +209,9 @@ func (c *Config) Validate() error {
 	case "debug", "info", "warn", "error":
 	default:
 		bad("log.level", "%q is not debug, info, warn or error", c.Log.Level)
+	}
+	if c.Discovery.SlowStart < 0 {
+		bad("discovery.slow_start", "must not be negative")
 	}
 	for i, name := range c.Discovery.DNS {
 		if u, err := url.Parse(name); err != nil || u.Scheme == "" || u.Hostname() == "" {

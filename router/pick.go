@@ -131,12 +131,11 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 	switch body.Endpoint {
 	case openai.Chat, openai.Completions:
 		q.Text, q.Body = body.AppendCanonical, body.PromptBody
-		oracle := replicas[rand.IntN(len(replicas))]
-		if oracle.Spec.Engine == "vllm" {
-			q.Engine = oracle.Spec.URL
-		}
-		if oracle.Spec.Credentials != "" {
-			q.Header = http.Header{"Authorization": {"Bearer " + oracle.Spec.Credentials}}
+		if at := oracle(replicas); at != nil {
+			q.Engine = at.Spec.URL
+			if at.Spec.Credentials != "" {
+				q.Header = http.Header{"Authorization": {"Bearer " + at.Spec.Credentials}}
+			}
 		}
 	case openai.Responses, openai.Embeddings:
 		q.Text = body.AppendCanonical
@@ -145,6 +144,18 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 	p.metrics.tokenized.WithLabelValues(string(pr.keys.Scheme), string(pr.keys.Reason)).Inc()
 	call.Memo = pr
 	return pr, ctx.Err()
+}
+
+// oracle draws a replica that can render prompts, so that in a pool of several
+// engines equal prompts have equal keys; nil if none can.
+func oracle(replicas []*fleet.Replica) *fleet.Replica {
+	from := rand.IntN(len(replicas))
+	for i := range replicas {
+		if r := replicas[(from+i)%len(replicas)]; r.Engine() == "vllm" {
+			return r
+		}
+	}
+	return nil
 }
 
 // view is what this peer knows of its own knowledge now.
@@ -166,6 +177,7 @@ func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, view *policy.View)
 		GPU: d.GPU * grid, CPU: d.CPU * grid, Disk: d.Any * grid, Predicted: d.Predicted * grid,
 	}
 	p.board.fill(&c, r.Stream, view.NowMs, view.AgeMs)
+	c.Weight *= r.Weight(time.UnixMilli(view.NowMs))
 	return c
 }
 

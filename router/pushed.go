@@ -50,9 +50,9 @@ func (g *ingest) pushed(body []byte, contentType string, at time.Time) error {
 	if r == nil {
 		return fmt.Errorf("no replica %q; GET /v1/status lists them", batch.Replica)
 	}
-	engine, err := kvevents.ParseEngine(r.Spec.Engine)
+	engine, err := kvevents.ParseEngine(r.Engine())
 	if err != nil {
-		return err
+		return fmt.Errorf("replica %s: its engine is not known yet", r.Name())
 	}
 	cfg := kvevents.PackConfig{Engine: engine, Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher}
 	packer, err := kvevents.NewPacker(cfg)

@@ -84,7 +84,7 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 	sum, prompt, cached := p.board.totals(r.Stream)
 	h := r.Health()
 	q := console.Replica{
-		Name: r.Name(), URL: r.Spec.URL, Rank: r.Spec.Rank, Engine: r.Spec.Engine, Role: r.Spec.Role, State: "up",
+		Name: r.Name(), URL: r.Spec.URL, Rank: r.Spec.Rank, Engine: r.Engine(), Role: r.Spec.Role, State: "up",
 		Reason: h.Reason, Models: []string{}, Inflight: int(sum.Waiting + sum.Streams), Waiting: int(sum.Waiting), Uncached: sum.Tokens,
 	}
 	switch {
@@ -108,12 +108,32 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 		use, running, queued := float64(s.KVUse), int(s.Running), int(s.Waiting)
 		q.KVUse, q.Running, q.Queued = &use, &running, &queued
 	}
+	p.detected(&q, r, scrapes[r.Stream], now)
 	if prompt > 0 {
 		ratio := float64(cached) / float64(prompt)
 		q.Cached = &ratio
 	}
 	q.Stream = p.streamStatus(r, d)
 	return q
+}
+
+// detected says what is known of the replica's engine, and where from.
+func (p *Peer) detected(q *console.Replica, r *fleet.Replica, s crdt.Scrape, now time.Time) {
+	f := r.Facts()
+	q.EngineFrom, q.BlockFrom, q.Source, q.LoadError = f.EngineFrom, f.BlockFrom, r.Source, r.LoadError()
+	if f.Engine == "" {
+		q.Engine = "unknown"
+	}
+	if f.BlockSize > 0 {
+		q.BlockSize = &f.BlockSize
+	}
+	if s.Version > 0 {
+		age := now.UnixMilli() - int64(s.Version)
+		q.LoadAgeMs = &age
+	}
+	if w := r.Weight(now); w < 1 {
+		q.SlowStart = &w
+	}
 }
 
 func (p *Peer) streamStatus(r *fleet.Replica, d crdt.Digest) console.Stream {

@@ -54,6 +54,14 @@ type Replica struct {
 	Models    []string `json:"models"`
 	Tokenizer string   `json:"tokenizer"` // how prompts become keys: engine or text, and why
 
+	Source     string   `json:"source"`      // who listed it: static, dns, kubernetes
+	EngineFrom string   `json:"engine_from"` // who named the engine: configured, assumed, or the endpoint that told
+	BlockSize  *int     `json:"block_size"`  // tokens per page, as the engine says
+	BlockFrom  string   `json:"block_size_from"`
+	SlowStart  *float64 `json:"slow_start"`  // share of its weight while it comes up; null: all of it
+	LoadAgeMs  *int64   `json:"load_age_ms"` // age of what its owners last read of its load
+	LoadError  string   `json:"load_error"`  // why this peer could not read it
+
 	Inflight int      `json:"inflight"` // all peers
 	Waiting  int      `json:"waiting"`  // of those, without a first token
 	Uncached int64    `json:"uncached_tokens"`

@@ -78,7 +78,7 @@ func peerRows(s *Status) [][]string {
 }
 
 func replicaRows(s *Status) [][]string {
-	rows := [][]string{{"REPLICA", "URL", "ROLE", "STATE", ">INFLIGHT", ">UNCACHED", ">CACHED", ">BLOCKS", "STREAM", "KEYS"}}
+	rows := [][]string{{"REPLICA", "URL", "ENGINE", "ROLE", "STATE", ">INFLIGHT", ">UNCACHED", ">CACHED", ">BLOCKS", "STREAM", "KEYS"}}
 	for _, r := range s.Replicas {
 		cached := "-"
 		if r.Cached != nil {
@@ -87,16 +87,30 @@ func replicaRows(s *Status) [][]string {
 		state := r.State
 		if r.State == "down" {
 			state = fmt.Sprintf("down %s", age(r.SinceMs))
+		} else if r.SlowStart != nil && state == "up" {
+			state = fmt.Sprintf("up %.0f %%", 100**r.SlowStart)
 		}
 		stream := r.Stream.State
 		if r.Stream.Detail != "" && stream != "ok" {
 			stream += ": " + r.Stream.Detail
 		}
 		rows = append(rows, []string{
-			r.Name, r.URL, r.Role, state, fmt.Sprint(r.Inflight), count(uint64(max(r.Uncached, 0))), cached, count(r.Stream.Facts), stream, dash(r.Tokenizer),
+			r.Name, r.URL, engineText(&r), r.Role, state, fmt.Sprint(r.Inflight), count(uint64(max(r.Uncached, 0))), cached, count(r.Stream.Facts), stream, dash(r.Tokenizer),
 		})
 	}
 	return rows
+}
+
+// engineText is the engine and its page; "?" marks what was only assumed.
+func engineText(r *Replica) string {
+	text := dash(r.Engine)
+	if r.EngineFrom == "assumed" {
+		text += "?"
+	}
+	if r.BlockSize != nil {
+		text += fmt.Sprintf("/%d", *r.BlockSize)
+	}
+	return text
 }
 
 func prefixRows(s *Status) [][]string {

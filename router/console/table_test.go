@@ -25,8 +25,8 @@ func sample() *Status {
 			{Name: "gone", Address: "10.0.0.6:7946", State: "left"},
 		},
 		Replicas: []Replica{
-			{Name: "r2", URL: "http://10.0.1.2:80", Role: "both", State: "up", Inflight: 31, Uncached: 12_400, Cached: ptr(.81), Tokenizer: "engine", Stream: Stream{State: "ok", Facts: 1_200_000}},
-			{Name: "r3", URL: "http://10.0.1.3:80", Role: "both", State: "down", SinceMs: 12_000, Stream: Stream{State: "connecting", Detail: "connection refused"}},
+			{Name: "r2", URL: "http://10.0.1.2:80", Engine: "vllm", EngineFrom: "/v1/models", BlockSize: ptr(16), SlowStart: ptr(.4), Role: "both", State: "up", Inflight: 31, Uncached: 12_400, Cached: ptr(.81), Tokenizer: "engine", Stream: Stream{State: "ok", Facts: 1_200_000}},
+			{Name: "r3", URL: "http://10.0.1.3:80", Engine: "vllm", EngineFrom: "assumed", Role: "both", State: "down", SinceMs: 12_000, Stream: Stream{State: "connecting", Detail: "connection refused"}},
 		},
 		Prefixes: []Prefix{{Key: "3f9c01aa00000000", Tokens: 2048, Holders: []string{"r2", "r3"}}},
 		Problems: []Problem{{Text: "r3 is down: connection refused", Help: "Requests go to the others"}},

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +22,9 @@ type Config struct {
 	Probe  time.Duration // between health probes of a replica that is up; default 2 s
 	Models time.Duration // between looks at /v1/models; default 10 s
 	Scrape time.Duration // between scrapes of an owned replica; default 500 ms
+	// SlowStart is how long a replica that came up, or was discovered late, gets
+	// less than its part; 0: no slow start.
+	SlowStart time.Duration
 	// Owned reports whether this peer scrapes the replica; nil: all.
 	Owned func(crdt.StreamID) bool
 	// Scraped receives each scrape.
@@ -34,13 +39,14 @@ type Fleet struct {
 	cfg  Config
 	list atomic.Pointer[[]*Replica]
 
-	mu sync.Mutex // serialises Set
+	mu      sync.Mutex        // serialises Update; guards below
+	sources map[string][]Spec // what each source lists
 }
 
 // New makes an empty fleet.
 func New(cfg Config) *Fleet {
 	if cfg.Client == nil {
-		cfg.Client = &http.Client{Timeout: 2 * time.Second}
+		cfg.Client = newClient()
 	}
 	if cfg.Probe == 0 {
 		cfg.Probe = 2 * time.Second
@@ -54,45 +60,87 @@ func New(cfg Config) *Fleet {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	f := &Fleet{cfg: cfg}
+	f := &Fleet{cfg: cfg, sources: map[string][]Spec{}}
 	f.list.Store(&[]*Replica{})
 	return f
 }
 
-// Set replaces the list. Replicas that stay keep their state; a replica whose
-// spec changed is a new one.
-func (f *Fleet) Set(specs []Spec, now time.Time) {
+// The sources of replicas. What the configuration lists wins over what was
+// discovered.
+const (
+	SourceStatic     = "static"
+	SourceDNS        = "dns"
+	SourceKubernetes = "kubernetes"
+)
+
+// maxReplicas bounds the list.
+const maxReplicas = 4096
+
+// Set replaces what the configuration lists.
+func (f *Fleet) Set(specs []Spec, now time.Time) { f.Update(SourceStatic, specs, now) }
+
+// Update replaces what one source lists. Replicas that stay keep their state;
+// a replica whose spec changed is a new one. Those of a source's first list
+// were there before this peer; later ones start slowly. Discovered replicas
+// that make no sense, or whose name or stream is taken, are left out.
+func (f *Fleet) Update(source string, specs []Spec, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	_, late := f.sources[source]
+	f.sources[source] = specs
 	old := f.List()
 	next := make([]*Replica, 0, len(specs))
-	for _, spec := range specs {
-		spec = spec.withDefaults()
-		i := slices.IndexFunc(old, func(r *Replica) bool { return sameSpec(r.Spec, spec) })
-		if i >= 0 {
-			next = append(next, old[i])
-			continue
+	names, streams := map[string]bool{}, map[crdt.StreamID]bool{}
+	for _, from := range f.sourcesLocked() {
+		for _, spec := range f.sources[from] {
+			spec = spec.withDefaults()
+			id := spec.Stream()
+			if names[spec.Name] || streams[id] || len(next) == maxReplicas || from != SourceStatic && !f.sane(from, spec) {
+				continue
+			}
+			names[spec.Name], streams[id] = true, true
+			if i := slices.IndexFunc(old, func(r *Replica) bool { return r.Spec.same(&spec) }); i >= 0 {
+				next = append(next, old[i])
+				continue
+			}
+			r := newReplica(spec, now)
+			r.Source, r.slowStart = from, f.cfg.SlowStart
+			if late {
+				r.rose.Store(now.UnixMilli())
+			}
+			next = append(next, r)
 		}
-		next = append(next, newReplica(spec, now))
 	}
 	slices.SortFunc(next, func(a, b *Replica) int { return strings.Compare(a.Spec.Name, b.Spec.Name) })
+	if slices.Equal(old, next) {
+		return
+	}
 	f.list.Store(&next)
 	f.changed()
 }
 
-func sameSpec(a, b Spec) bool {
-	if len(a.Labels) != len(b.Labels) {
-		return false
-	}
-	for k, v := range a.Labels {
-		if w, ok := b.Labels[k]; !ok || v != w {
-			return false
+// sourcesLocked lists the sources, the configuration first.
+func (f *Fleet) sourcesLocked() []string {
+	return slices.SortedFunc(maps.Keys(f.sources), func(a, b string) int {
+		switch {
+		case a == b:
+			return 0
+		case a == SourceStatic:
+			return -1
+		case b == SourceStatic:
+			return 1
 		}
+		return strings.Compare(a, b)
+	})
+}
+
+// sane checks what was discovered.
+func (f *Fleet) sane(source string, spec Spec) bool {
+	err := ValidateSpecs([]Spec{spec})
+	if err != nil {
+		f.cfg.Logger.Warn("replica left out", "source", source, "replica", spec.Name, "err", err)
 	}
-	a.Labels, b.Labels = nil, nil
-	return a.Name == b.Name && a.URL == b.URL && a.Engine == b.Engine && a.Events == b.Events &&
-		a.Replay == b.Replay && a.Topic == b.Topic && a.Rank == b.Rank && a.Role == b.Role &&
-		a.Kind == b.Kind && a.Model == b.Model && a.Credentials == b.Credentials
+	return err == nil
 }
 
 // List returns the replicas, sorted by name. The slice is immutable.
@@ -106,6 +154,21 @@ func (f *Fleet) Get(name string) *Replica {
 		return nil
 	}
 	return list[i]
+}
+
+// newClient is the client for probes. A replica that answers with a redirect is
+// not followed: it must not send a router elsewhere.
+func newClient() *http.Client {
+	return &http.Client{
+		Timeout: 2 * time.Second,
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			MaxIdleConnsPerHost: 2,
+			IdleConnTimeout:     4 * time.Second, // uvicorn closes after 5 s
+			DisableCompression:  true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 func (f *Fleet) changed() {
@@ -140,6 +203,7 @@ func (f *Fleet) Run(ctx context.Context) {
 				cancel()
 			}
 			wg.Wait()
+			f.cfg.Client.CloseIdleConnections()
 			return
 		case <-tick.C:
 		}

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -126,19 +127,16 @@ vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="100"} 1.0
 		"old vllm":  {"vllm:num_requests_running 1\nvllm:gpu_cache_usage_perc 0.25\n", 1, 0, .25, 0},
 		"under ray": {"ray_vllm_num_requests_running{engine=\"0\"} 4\n", 4, 0, 0, 0},
 		"sglang":    {"sglang:num_running_reqs{tp_rank=\"0\"} 5\nsglang:num_queue_reqs 6\nsglang:token_usage 0.1\nsglang:max_total_num_tokens 4096\n", 5, 6, .1, 4096},
-		"trtllm":    {"trtllm_num_requests_running 7\ntrtllm_num_requests_waiting 8\ntrtllm_kv_cache_utilization 0.75\n", 7, 8, .75, 0},
+		"trtllm":    {"trtllm_num_requests_running 7\ntrtllm_num_requests_waiting 8\ntrtllm_kv_cache_utilization 0.75\ntrtllm_kv_cache_max_blocks 10\ntrtllm_kv_cache_tokens_per_block 32\n", 7, 8, .75, 320},
+		"huge":      {"vllm:num_requests_running 1e14\n", math.MaxInt32, 0, 0, 0},
 	} {
-		s, _, err := parseMetrics([]byte(tc.page), 0)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if s.Running != tc.running || s.Waiting != tc.waiting || s.KVUse != tc.use || s.Capacity != tc.capacity {
-			t.Errorf("%s: %+v", name, s)
+		p := parseMetrics([]byte(tc.page), 0)
+		if s := p.scrape; !p.found || s.Running != tc.running || s.Waiting != tc.waiting || s.KVUse != tc.use || s.Capacity != tc.capacity {
+			t.Errorf("%s: %+v", name, p)
 		}
 	}
-	if _, _, err := parseMetrics([]byte("go_goroutines 3\n"), 0); err == nil {
-		t.Error("a page without load series reads as idle")
+	if p := parseMetrics([]byte("go_goroutines 3\nvllmx:num_requests_running 3\n"), 0); p.found || p.engine != "" {
+		t.Error("I7: a page without load series reads as idle")
 	}
 }
 
@@ -146,9 +144,9 @@ func FuzzParseMetrics(f *testing.F) {
 	f.Add([]byte("vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3.0\n"))
 	f.Add([]byte("a{b=\"c} 1\n{} \nx 1e309\n"))
 	f.Fuzz(func(t *testing.T, page []byte) {
-		s, _, err := parseMetrics(page, 0)
-		if err == nil && (s.Running < 0 && s.Waiting < 0) {
-			t.Errorf("negative load %+v", s)
+		p := parseMetrics(page, 0)
+		if s := p.scrape; s.Running < 0 || s.Waiting < 0 || !(s.KVUse >= 0 && s.KVUse <= 1) || s.Capacity < 0 || p.blockSize < 0 || p.blockSize > maxBlockSize {
+			t.Errorf("impossible load %+v", p)
 		}
 	})
 }
@@ -218,8 +216,8 @@ func TestHugePagesAreRefused(t *testing.T) {
 	}))
 	defer srv.Close()
 	f := New(Config{})
-	f.Set([]Spec{{URL: srv.URL}}, time.Now())
-	if _, err := f.readLoad(t.Context(), f.List()[0]); err == nil || !strings.Contains(err.Error(), "larger than") {
+	f.Set([]Spec{{URL: srv.URL, Engine: "vllm"}}, time.Now())
+	if _, err := f.readLoad(t.Context(), f.List()[0], false); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("error %v", err)
 	}
 }

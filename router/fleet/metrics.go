@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 
@@ -13,50 +14,92 @@ import (
 // is unknown, not idle.
 var errNoSeries = errors.New("metrics page holds no load series")
 
+// page is what a Prometheus text page told.
+type page struct {
+	scrape    crdt.Scrape
+	found     bool   // some load series was there
+	engine    string // whose names they are
+	blockSize int
+	maxBlocks float64 // TensorRT-LLM's capacity, pages
+}
+
 // parseMetrics reads the few series a router needs from a Prometheus text
 // page: running, waiting, KV use and capacity, for vLLM, SGLang and
 // TensorRT-LLM names. With several data-parallel engines on one page only the
 // series of the given rank count.
-func parseMetrics(page []byte, rank int) (crdt.Scrape, Facts, error) {
-	var s crdt.Scrape
-	var facts Facts
-	found := false
-	for len(page) > 0 {
-		line := page
-		if i := bytes.IndexByte(page, '\n'); i >= 0 {
-			line, page = page[:i], page[i+1:]
+func parseMetrics(body []byte, rank int) page {
+	var p page
+	for len(body) > 0 {
+		line := body
+		if i := bytes.IndexByte(body, '\n'); i >= 0 {
+			line, body = body[:i], body[i+1:]
 		} else {
-			page = nil
+			body = nil
 		}
 		if len(line) == 0 || line[0] == '#' {
 			continue
 		}
 		name, labels, value, ok := splitSeries(string(line))
-		if !ok || !ofRank(labels, rank) {
-			continue
-		}
-		switch strings.ReplaceAll(strings.TrimPrefix(name, "ray_"), "_", ":") {
-		case "vllm:num:requests:running", "sglang:num:running:reqs", "trtllm:num:requests:running":
-			s.Running, found = int32(value), true
-		case "vllm:num:requests:waiting", "sglang:num:queue:reqs", "trtllm:num:requests:waiting":
-			s.Waiting, found = int32(value), true
-		case "vllm:kv:cache:usage:perc", "vllm:gpu:cache:usage:perc", "sglang:token:usage", "trtllm:kv:cache:utilization":
-			s.KVUse, found = float32(value), true
-		case "vllm:cache:config:info":
-			size, _ := strconv.Atoi(label(labels, "block_size"))
-			blocks, _ := strconv.ParseInt(label(labels, "num_gpu_blocks"), 10, 64)
-			facts = Facts{BlockSize: size, Capacity: int64(size) * blocks}
-		case "sglang:page:size", "trtllm:kv:cache:tokens:per:block":
-			facts.BlockSize = int(value)
-		case "sglang:max:total:num:tokens":
-			facts.Capacity = int64(value)
+		if ok && ofRank(labels, rank) {
+			p.take(name, labels, value)
 		}
 	}
-	if !found {
-		return s, facts, errNoSeries
+	if p.scrape.Capacity == 0 && p.maxBlocks > 0 {
+		p.scrape.Capacity = int64(min(p.maxBlocks*float64(p.blockSize), math.MaxInt32<<16))
 	}
-	s.Capacity = facts.Capacity
-	return s, facts, nil
+	return p
+}
+
+// take books one series. Under Ray colons are underscores and a prefix is
+// added; both spellings are brought to one.
+func (p *page) take(name, labels string, value float64) {
+	words := strings.ReplaceAll(strings.TrimPrefix(name, "ray_"), "_", ":")
+	engine, series, _ := strings.Cut(words, ":")
+	if engine != vllm && engine != sglang && engine != trtllm {
+		return
+	}
+	if p.engine == "" {
+		p.engine = engine
+	}
+	switch series {
+	case "num:requests:running", "num:running:reqs":
+		p.scrape.Running, p.found = count32(value), true
+	case "num:requests:waiting", "num:queue:reqs":
+		p.scrape.Waiting, p.found = count32(value), true
+	case "kv:cache:usage:perc", "gpu:cache:usage:perc", "token:usage", "kv:cache:utilization":
+		p.scrape.KVUse, p.found = float32(min(1, value)), true
+	case "cache:config:info":
+		p.config(labels)
+	case "page:size", "kv:cache:tokens:per:block":
+		p.size(value)
+	case "max:total:num:tokens":
+		p.scrape.Capacity = int64(min(value, math.MaxInt32<<16))
+	case "kv:cache:max:blocks":
+		p.maxBlocks = value
+	}
+}
+
+// config reads vLLM's cache_config_info (SGLang's newer one has its own names).
+func (p *page) config(labels string) {
+	number := func(names ...string) float64 {
+		for _, name := range names {
+			if v, err := strconv.ParseFloat(label(labels, name), 64); err == nil && v > 0 && v < 1e12 {
+				return v
+			}
+		}
+		return 0
+	}
+	size, blocks := number("block_size", "page_size"), number("num_gpu_blocks", "num_pages")
+	p.size(size)
+	if c := size * blocks; c > 0 {
+		p.scrape.Capacity = int64(min(c, math.MaxInt32<<16))
+	}
+}
+
+func (p *page) size(tokens float64) {
+	if tokens >= 1 && tokens <= maxBlockSize {
+		p.blockSize = int(tokens)
+	}
 }
 
 // splitSeries cuts `name{labels} value [time]`.

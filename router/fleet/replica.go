@@ -12,6 +12,7 @@ import (
 // Model is one entry of a replica's /v1/models.
 type Model struct {
 	ID     string
+	Owner  string // owned_by: engines name themselves there
 	Parent string // base model of a LoRA adapter
 	Root   string
 	MaxLen int
@@ -22,26 +23,25 @@ type Replica struct {
 	Spec   Spec
 	Stream crdt.StreamID
 	Since  time.Time // listed since
+	Source string    // who listed it: static, dns or kubernetes
 
-	up     atomic.Bool
-	models atomic.Pointer[[]Model]
+	slowStart time.Duration // length of the ramp, immutable
+	up        atomic.Bool
+	rose      atomic.Int64 // ms: when the ramp began; 0: it has none
+	models    atomic.Pointer[[]Model]
+	facts     atomic.Pointer[Facts]
 
 	mu      sync.Mutex // guards below; never held across I/O
 	breaker breaker
 	probed  time.Time
-	scrape  crdt.Scrape
-	engine  Facts
-}
-
-// Facts is what was detected about an engine.
-type Facts struct {
-	BlockSize int   // tokens per page; 0 unknown
-	Capacity  int64 // KV tokens; 0 unknown
+	loadErr string // why the last scrape brought nothing
 }
 
 func newReplica(spec Spec, now time.Time) *Replica {
 	spec = spec.withDefaults()
-	r := &Replica{Spec: spec, Stream: spec.Stream(), Since: now}
+	r := &Replica{Spec: spec, Stream: spec.Stream(), Since: now, Source: SourceStatic}
+	facts := spec.configured()
+	r.facts.Store(&facts)
 	r.up.Store(true)
 	return r
 }
@@ -93,11 +93,12 @@ func (r *Replica) Health() Health {
 	return Health{Up: !r.breaker.open, Since: r.breaker.since, Reason: r.breaker.reason, Probed: r.probed}
 }
 
-// Facts returns what was detected about the engine.
-func (r *Replica) Facts() Facts {
+// LoadError says why the last scrape through this peer brought nothing; empty
+// if it did, or if this peer does not scrape the replica.
+func (r *Replica) LoadError() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.engine
+	return r.loadErr
 }
 
 // Fail records a failed request. hard means that nobody listened. It reports
@@ -120,6 +121,9 @@ func (r *Replica) OK(now time.Time) bool {
 	}
 	r.mu.Lock()
 	closed := r.breaker.ok(now)
+	if closed {
+		r.rose.Store(now.UnixMilli())
+	}
 	r.up.Store(true)
 	r.mu.Unlock()
 	return closed

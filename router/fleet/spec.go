@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -14,8 +15,8 @@ import (
 type Spec struct {
 	Name        string            `yaml:"name,omitempty"`   // default host:port, with /rank if the rank is not 0
 	URL         string            `yaml:"url"`              // base URL, http or https
-	Engine      string            `yaml:"engine,omitempty"` // vllm, sglang or trtllm
-	Events      string            `yaml:"events,omitempty"` // the engine's PUB endpoint, tcp://host:port
+	Engine      string            `yaml:"engine,omitempty"` // vllm, sglang, trtllm, or auto (default): ask it
+	Events      string            `yaml:"events,omitempty"` // the engine's PUB endpoint, tcp://host:port; poll for TensorRT-LLM
 	Replay      string            `yaml:"replay,omitempty"` // the engine's replay endpoint
 	Topic       string            `yaml:"topic,omitempty"`  // SUB prefix; default all
 	Rank        int               `yaml:"rank,omitempty"`   // data-parallel rank
@@ -30,7 +31,7 @@ type Spec struct {
 func (s Spec) withDefaults() Spec {
 	s.URL = strings.TrimRight(s.URL, "/")
 	if s.Engine == "" {
-		s.Engine = "vllm"
+		s.Engine = engineAuto
 	}
 	if s.Role == "" {
 		s.Role = "both"
@@ -47,6 +48,13 @@ func (s Spec) withDefaults() Spec {
 		}
 	}
 	return s
+}
+
+// same reports whether two specs say the same.
+func (s *Spec) same(b *Spec) bool {
+	return s.Name == b.Name && s.URL == b.URL && s.Engine == b.Engine && s.Events == b.Events &&
+		s.Replay == b.Replay && s.Topic == b.Topic && s.Rank == b.Rank && s.Role == b.Role &&
+		s.Kind == b.Kind && s.Model == b.Model && s.Credentials == b.Credentials && maps.Equal(s.Labels, b.Labels)
 }
 
 // Stream is the identity of the replica's event stream.
@@ -79,10 +87,13 @@ func ValidateSpecs(specs []Spec) error {
 			}
 			bad(field, "%q is not one of %s", value, strings.Join(allowed, ", "))
 		}
-		oneOf("engine", s.Engine, "vllm", "sglang", "trtllm")
+		oneOf("engine", s.Engine, engineAuto, vllm, sglang, trtllm)
 		oneOf("role", s.Role, "both", "prefill", "decode")
 		oneOf("kind", s.Kind, "replica", "pool")
 		for field, endpoint := range map[string]string{"events": s.Events, "replay": s.Replay} {
+			if endpoint == Poll && field == "events" && s.Engine != vllm && s.Engine != sglang {
+				continue
+			}
 			if endpoint != "" && !strings.HasPrefix(endpoint, "tcp://") {
 				bad(field, "%q does not begin with tcp://", endpoint)
 			}

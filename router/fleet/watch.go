@@ -20,41 +20,126 @@ import (
 const (
 	maxModelsBytes  = 1 << 20
 	maxMetricsBytes = 8 << 20
+	maxLoadsBytes   = 1 << 20
 	maxModels       = 4096
 	maxModelName    = 512 // bytes
 )
 
-// watch probes one replica until ctx ends.
+// Waits between attempts that fail.
+const (
+	retryMin = 250 * time.Millisecond
+	retryMax = 15 * time.Second
+)
+
+// errTooLarge says that a page is over its bound.
+var errTooLarge = errors.New("the page is too large")
+
+// chore is something done to a replica now and then, less often while it fails.
+type chore struct {
+	next time.Time
+	wait time.Duration
+}
+
+func (c *chore) due(now time.Time) bool { return !now.Before(c.next) }
+
+func (c *chore) done(now time.Time, every time.Duration, ok bool) {
+	if ok {
+		c.next, c.wait = now.Add(every), 0
+		return
+	}
+	c.wait = min(max(2*c.wait, retryMin), retryMax)
+	c.next = now.Add(max(c.wait, min(every, retryMin)))
+}
+
+// watcher is what one replica's goroutine remembers.
+type watcher struct {
+	fleet   *Fleet
+	replica *Replica
+
+	models, load, inquiry chore
+	known                 bool  // the engine answered every question
+	asked                 int64 // the rise it was asked after
+	noLoads               bool  // SGLang without /v1/loads
+}
+
+// watch follows one replica until ctx ends.
 func (f *Fleet) watch(ctx context.Context, r *Replica) {
-	var models, scraped time.Time
+	w := &watcher{fleet: f, replica: r}
 	for {
-		now := time.Now()
-		if r.probeDue(now, f.cfg.Probe) {
-			f.probe(ctx, r)
-		}
-		if r.Up() && (r.models.Load() == nil || now.Sub(models) >= f.cfg.Models) {
-			models = now
-			if list, err := f.readModels(ctx, r); err == nil {
-				first := r.models.Swap(&list) == nil
-				if first {
-					f.changed()
-				}
-			} else if ctx.Err() == nil {
-				f.cfg.Logger.Debug("models not read", "replica", r.Name(), "err", err)
-			}
-		}
-		if r.Up() && now.Sub(scraped) >= f.cfg.Scrape && (f.cfg.Owned == nil || f.cfg.Owned(r.Stream)) {
-			scraped = now
-			if s, err := f.readLoad(ctx, r); err == nil && f.cfg.Scraped != nil {
-				f.cfg.Scraped(r.Stream, s)
-			}
-		}
+		w.step(ctx, time.Now())
 		wait := 50*time.Millisecond + time.Duration(rand.Int64N(int64(100*time.Millisecond)))
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
+	}
+}
+
+// step does what is due.
+func (w *watcher) step(ctx context.Context, now time.Time) {
+	f, r := w.fleet, w.replica
+	if r.probeDue(now, f.cfg.Probe) {
+		f.probe(ctx, r)
+	}
+	if !r.Up() {
+		return
+	}
+	if w.models.due(now) {
+		w.models.done(now, f.cfg.Models, w.readModels(ctx))
+	}
+	if rose := r.rose.Load(); rose != w.asked { // it may be another engine now
+		w.known, w.asked, w.noLoads = false, rose, false
+	}
+	if !w.known && w.inquiry.due(now) {
+		w.known = f.inquire(ctx, r)
+		w.inquiry.done(now, 0, w.known)
+	}
+	if r.Engine() != "" && w.load.due(now) && (f.cfg.Owned == nil || f.cfg.Owned(r.Stream)) {
+		w.load.done(now, f.cfg.Scrape, w.readLoad(ctx))
+	}
+}
+
+// readModels refreshes the models.
+func (w *watcher) readModels(ctx context.Context) bool {
+	list, err := w.fleet.readModels(ctx, w.replica)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.fleet.cfg.Logger.Debug("models not read", "replica", w.replica.Name(), "err", err)
+		}
+		return false
+	}
+	if w.replica.models.Swap(&list) == nil {
+		w.fleet.changed()
+	}
+	return true
+}
+
+// readLoad scrapes an owned replica.
+func (w *watcher) readLoad(ctx context.Context) bool {
+	s, err := w.fleet.readLoad(ctx, w.replica, w.noLoads)
+	var status *statusError
+	if errors.As(err, &status) && status.code == http.StatusNotFound && w.replica.Engine() == sglang && !w.noLoads {
+		w.noLoads = true
+		s, err = w.fleet.readLoad(ctx, w.replica, true)
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	w.replica.noteLoad(err)
+	if err == nil && w.fleet.cfg.Scraped != nil {
+		w.fleet.cfg.Scraped(w.replica.Stream, s)
+	}
+	return err == nil
+}
+
+// noteLoad remembers how the last scrape went.
+func (r *Replica) noteLoad(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loadErr = ""
+	if err != nil {
+		r.loadErr = Cause(err)
 	}
 }
 
@@ -105,14 +190,14 @@ func (f *Fleet) read(ctx context.Context, r *Replica, path string, limit int64) 
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %d", path, res.StatusCode)
+		return nil, &statusError{path, res.StatusCode}
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(body)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+		return nil, fmt.Errorf("%s is larger than %d bytes: %w", path, limit, errTooLarge)
 	}
 	return body, nil
 }
@@ -129,6 +214,7 @@ func parseModels(body []byte) ([]Model, error) {
 	var page struct {
 		Data []struct {
 			ID     string  `json:"id"`
+			Owner  string  `json:"owned_by"`
 			Root   string  `json:"root"`
 			Parent *string `json:"parent"`
 			MaxLen int     `json:"max_model_len"`
@@ -145,7 +231,7 @@ func parseModels(body []byte) ([]Model, error) {
 		if d.ID == "" || len(d.ID) > maxModelName {
 			continue
 		}
-		m := Model{ID: d.ID, Root: d.Root, MaxLen: d.MaxLen}
+		m := Model{ID: d.ID, Owner: d.Owner, Root: d.Root, MaxLen: d.MaxLen}
 		if d.Parent != nil {
 			m.Parent = *d.Parent
 		}
@@ -154,24 +240,29 @@ func parseModels(body []byte) ([]Model, error) {
 	return models, nil
 }
 
-func (f *Fleet) readLoad(ctx context.Context, r *Replica) (crdt.Scrape, error) {
-	path := "/metrics"
-	if r.Spec.Engine == "trtllm" {
-		path = "/prometheus/metrics"
+// readLoad reads a replica's load from its engine's own source: SGLang's
+// /v1/loads, which needs no option, or the metrics page.
+func (f *Fleet) readLoad(ctx context.Context, r *Replica, noLoads bool) (crdt.Scrape, error) {
+	engine := r.Engine()
+	if engine == sglang && !noLoads {
+		body, err := f.read(ctx, r, loadsPath, maxLoadsBytes)
+		if err != nil {
+			return crdt.Scrape{}, err
+		}
+		s, err := parseLoads(body, r.Spec.Rank)
+		s.Version = uint64(time.Now().UnixMilli())
+		return s, err
 	}
-	body, err := f.read(ctx, r, path, maxMetricsBytes)
+	body, err := f.read(ctx, r, metricsOf(engine), maxMetricsBytes)
 	if err != nil {
 		return crdt.Scrape{}, err
 	}
-	s, facts, err := parseMetrics(body, r.Spec.Rank)
-	if err != nil {
-		return crdt.Scrape{}, err
+	p := parseMetrics(body, r.Spec.Rank)
+	if !p.found {
+		return crdt.Scrape{}, errNoSeries
 	}
-	s.Version = uint64(time.Now().UnixMilli())
-	r.mu.Lock()
-	r.scrape, r.engine = s, facts
-	r.mu.Unlock()
-	return s, nil
+	p.scrape.Version = uint64(time.Now().UnixMilli())
+	return p.scrape, nil
 }
 
 // Refused reports whether an error means that nobody listens at the address.

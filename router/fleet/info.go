@@ -1,0 +1,156 @@
+package fleet
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// maxBlockSize is the largest page anyone is believed to have, tokens.
+const maxBlockSize = 1 << 20
+
+// serverInfo is the part of /server_info that a router may know. The page also
+// holds API keys: nothing else of it is decoded, and no error quotes it (I5).
+type serverInfo struct {
+	engine    string
+	blockSize int
+	capacity  int64
+	events    string
+	replay    string
+	topic     string
+}
+
+// errInfo says that a /server_info was no such thing, without its content.
+var errInfo = errors.New("/server_info is not what an engine sends")
+
+// wireInfo names the fields. SGLang dumps its arguments: page_size is its own,
+// kv_events a description of its publisher, kv_events_config the option's text
+// where that description is missing.
+type wireInfo struct {
+	PageSize   *int             `json:"page_size"`
+	DCP        int              `json:"dcp_size"`
+	Capacity   int64            `json:"max_total_num_tokens"`
+	KVEvents   *wireEvents      `json:"kv_events"`
+	KVConfig   string           `json:"kv_events_config"`
+	HashAlgo   *json.RawMessage `json:"kv_cache_hash_algo"`
+	VLLMConfig *json.RawMessage `json:"vllm_config"`
+}
+
+// wireEvents is SGLang's kv_events, or its --kv-events-config.
+type wireEvents struct {
+	Publisher string `json:"publisher"`
+	Endpoint  string `json:"endpoint"`
+	Host      string `json:"endpoint_host"`
+	Port      int    `json:"endpoint_port_base"`
+	Replay    string `json:"replay_endpoint"`
+	Topic     string `json:"topic"`
+	BlockSize int    `json:"block_size"`
+}
+
+// parseServerInfo reads a /server_info of the replica at base, whose rank adds
+// to the ports told.
+func parseServerInfo(body []byte, base string, rank int) (serverInfo, error) {
+	var w wireInfo
+	if json.Unmarshal(body, &w) != nil {
+		return serverInfo{}, errInfo
+	}
+	var info serverInfo
+	switch {
+	case w.HashAlgo != nil || hasKey(body, "disaggregated_params"):
+		info.engine = trtllm
+	case w.VLLMConfig != nil:
+		info.engine = vllm
+	case w.PageSize != nil:
+		info.engine = sglang
+	}
+	if w.PageSize != nil {
+		info.blockSize = *w.PageSize
+	}
+	info.capacity = max(0, w.Capacity)
+	events := w.KVEvents
+	if events == nil && w.KVConfig != "" {
+		events = &wireEvents{}
+		if json.Unmarshal([]byte(w.KVConfig), events) != nil {
+			events = nil
+		}
+	}
+	if events != nil {
+		if events.BlockSize > 0 {
+			info.blockSize = events.BlockSize
+		}
+		info.follow(events, base, rank)
+	}
+	// Under decode context parallelism the tree's pages are wider than told.
+	if w.DCP > 1 && w.DCP < maxBlockSize && info.blockSize < maxBlockSize {
+		info.blockSize *= w.DCP
+	}
+	if info.blockSize < 0 || info.blockSize > maxBlockSize {
+		info.blockSize = 0
+	}
+	return info, nil
+}
+
+// hasKey reports whether a JSON object has a key, null or not.
+func hasKey(body []byte, key string) bool {
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(body, &keys) != nil {
+		return false
+	}
+	_, ok := keys[key]
+	return ok
+}
+
+// follow works out where to listen.
+func (info *serverInfo) follow(w *wireEvents, base string, rank int) {
+	if w.Publisher != "" && w.Publisher != "zmq" {
+		return
+	}
+	endpoint := w.Endpoint
+	if w.Host != "" && w.Port > 0 {
+		endpoint = "tcp://" + net.JoinHostPort(strings.Trim(w.Host, "[]"), strconv.Itoa(w.Port))
+	}
+	info.events = reachable(endpoint, base, rank)
+	if info.events != "" {
+		info.topic = w.Topic
+		info.replay = reachable(w.Replay, base, rank)
+	}
+}
+
+// reachable turns an endpoint as the engine binds it into one to dial: any
+// interface means the host of the replica's URL. A host told outright counts
+// if it is that host, or an address that is not this machine's own: an engine
+// must not send a router to the router's neighbours on loopback.
+func reachable(endpoint, base string, rank int) string {
+	address, ok := strings.CutPrefix(endpoint, "tcp://")
+	if !ok {
+		return ""
+	}
+	i := strings.LastIndexByte(address, ':')
+	if i < 0 {
+		return ""
+	}
+	host := strings.Trim(address[:i], "[]")
+	port, err := strconv.Atoi(address[i+1:])
+	if err != nil || port < 1 || port+rank > 65535 || rank < 0 {
+		return ""
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	switch host {
+	case "*", "0.0.0.0", "::", "":
+		host = u.Hostname()
+	case u.Hostname():
+	default:
+		ip, err := netip.ParseAddr(host)
+		if err != nil || ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
+			return ""
+		}
+	}
+	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port+rank))
+}
