@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 )
 
 // advertised is the address other peers use: what is configured, else the
@@ -12,18 +13,18 @@ import (
 func advertised(ctx context.Context, configured string, bound *net.TCPAddr) (*net.TCPAddr, error) {
 	if configured != "" {
 		host, port := splitPort(configured, "0")
-		n, err := net.LookupPort("tcp", port)
+		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
 			return nil, fmt.Errorf("mesh.advertise: %w", err)
 		}
 		if n == 0 {
-			n = bound.Port
+			n = uint64(bound.Port)
 		}
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
 			return nil, fmt.Errorf("mesh.advertise: %w", err)
 		}
-		return &net.TCPAddr{IP: ips[0].Unmap().AsSlice(), Port: n}, nil
+		return &net.TCPAddr{IP: ips[0].Unmap().AsSlice(), Port: int(n)}, nil
 	}
 	if !bound.IP.IsUnspecified() {
 		return bound, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -165,7 +166,7 @@ func isAddress(s string, needPort bool) bool {
 	if err != nil {
 		return !needPort && s != "" && len(s) <= 255 && (!strings.Contains(s, ":") || net.ParseIP(s) != nil)
 	}
-	_, err = net.LookupPort("tcp", port)
+	_, err = strconv.ParseUint(port, 10, 16)
 	return err == nil && (host != "" || needPort)
 }
 

@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -147,7 +146,7 @@ func TestInboxKeepsOrderAndLosesNothing(t *testing.T) {
 			case gossip.Disconnected:
 				got[ev.Conn] = append(got[ev.Conn], "down")
 			case gossip.Received:
-				got[ev.Conn] = append(got[ev.Conn], fmt.Sprint(ev.Data))
+				got[ev.Conn] = append(got[ev.Conn], string(ev.Data))
 			case gossip.MemberUp:
 				heard[ev.Peer] = true
 			case gossip.MemberDown:
@@ -170,7 +169,7 @@ func TestInboxKeepsOrderAndLosesNothing(t *testing.T) {
 				default:
 					n := byte(len(sent[id]))
 					frame(t, b, class, id, n)
-					sent[id] = append(sent[id], fmt.Sprint([]byte{n}))
+					sent[id] = append(sent[id], string([]byte{n}))
 				}
 			},
 			"member": func(t *rapid.T) {

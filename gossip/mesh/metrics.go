@@ -13,26 +13,56 @@ var frameNames = [...]string{"unknown", "hello", "load", "slots", "ack", "digest
 
 const kindFragment = 11 // its payload names the kind it is a piece of
 
-// The envelope as the core writes it: array head, uint8 version, kind, uint64
-// number, bin32 length; then the payload: clock, and of fragments the kind.
-const (
-	kindAt     = 3
-	fragmentAt = 1 + 2 + 1 + 9 + 5 + 8
-)
-
-// frameName is the kind of a received frame; it accepts any bytes.
+// frameName is the kind of a received frame: of the msgpack array [version,
+// kind, number, payload] the second element, or what its payload is a piece of.
+// It accepts any bytes.
 func frameName(data []byte) string {
-	if len(data) <= kindAt || data[0]&0xf0 != 0x90 || data[1] != 0xcc {
+	if len(data) == 0 || data[0]&0xf0 != 0x90 {
 		return frameNames[0]
 	}
-	k := data[kindAt]
-	if k == kindFragment && len(data) > fragmentAt {
-		k = data[fragmentAt]
+	_, rest := msgpackUint(data[1:])
+	k, rest := msgpackUint(rest)
+	if k == kindFragment {
+		_, rest = msgpackUint(rest)
+		k = pieceOf(rest)
 	}
-	if int(k) >= len(frameNames) {
+	if k >= uint64(len(frameNames)) {
 		return frameNames[0]
 	}
 	return frameNames[k]
+}
+
+// pieceOf reads the kind behind a fragment's byte-string head and its clock.
+func pieceOf(b []byte) uint64 {
+	if len(b) == 0 || b[0] < 0xc4 || b[0] > 0xc6 {
+		return 0
+	}
+	at := 1 + 1<<(b[0]-0xc4) + 8
+	if len(b) <= at {
+		return 0
+	}
+	return uint64(b[at])
+}
+
+// msgpackUint reads an unsigned integer; what is none reads as 0 with nothing
+// behind it.
+func msgpackUint(b []byte) (n uint64, rest []byte) {
+	switch {
+	case len(b) == 0:
+		return 0, nil
+	case b[0] <= 0x7f:
+		return uint64(b[0]), b[1:]
+	case b[0] < 0xcc || b[0] > 0xcf:
+		return 0, nil
+	}
+	width := 1 << (b[0] - 0xcc)
+	if len(b) <= width {
+		return 0, nil
+	}
+	for _, x := range b[1 : 1+width] {
+		n = n<<8 | uint64(x)
+	}
+	return n, b[1+width:]
 }
 
 // How a connection ended, and how an attempt did: closed lists.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,28 +152,39 @@ func TestTagsFitSerf(t *testing.T) {
 // The names of the frame label are the core's.
 func TestFrameNamesAreTheCores(t *testing.T) {
 	envelope := func(k byte, payload []byte) []byte {
-		b := []byte{0x94, 0xcc, gossip.Version, k, 0xcf, 0, 0, 0, 0, 0, 0, 0, 1, 0xc6, 0, 0, 0, byte(len(payload))}
-		return append(b, payload...)
+		return append([]byte{0x94, gossip.Version, k, 0xcd, 1, 2, 0xc5, 0, byte(len(payload))}, payload...)
 	}
-	for k := 1; k < len(frameNames); k++ {
-		data := envelope(byte(k), make([]byte, 16))
-		want, _, _ := strings.Cut(gossip.Describe(data), " ")
-		if got := frameName(data); got != want {
-			t.Errorf("kind %d is %q here, %q in the core", k, got, want)
+	wide := func(k byte, payload []byte) []byte {
+		b := []byte{0x95, 0xcc, gossip.Version, 0xcc, k, 0xcf, 0, 0, 0, 0, 0, 0, 0, 1, 0xc6, 0, 0, 0, byte(len(payload))}
+		return append(append(b, payload...), 0xc0)
+	}
+	for _, encode := range []func(byte, []byte) []byte{envelope, wide} {
+		for k := 1; k < len(frameNames); k++ {
+			data := encode(byte(k), make([]byte, 16))
+			want, _, _ := strings.Cut(gossip.Describe(data), " ")
+			if got := frameName(data); got != want {
+				t.Errorf("kind %d is %q here, %q in the core", k, got, want)
+			}
+		}
+		piece := encode(kindFragment, append(make([]byte, 8), 3, 0, 0, 1, 0))
+		if want, _, _ := strings.Cut(gossip.Describe(piece), " "); want != "fragment" {
+			t.Errorf("kind %d is %q in the core", kindFragment, want)
+		}
+		if got := frameName(piece); got != "slots" {
+			t.Errorf("a piece of slots counts as %q", got)
 		}
 	}
-	piece := envelope(kindFragment, append(make([]byte, 8), 3, 0, 0, 1, 0))
-	if want, _, _ := strings.Cut(gossip.Describe(piece), " "); want != "fragment" {
-		t.Errorf("kind %d is %q in the core", kindFragment, want)
-	}
-	if got := frameName(piece); got != "slots" {
-		t.Errorf("a piece of slots counts as %q", got)
-	}
-	for _, b := range [][]byte{nil, {0x94}, {0x94, 0xcc, 1, 200}, {1, 2, 3, 4, 5}, piece[:fragmentAt]} {
-		if got := frameName(b); got != "unknown" {
-			t.Errorf("%x counts as %q", b, got)
+}
+
+func FuzzFrameName(f *testing.F) {
+	f.Add([]byte{0x94, 1, 3, 1, 0xc4, 0})
+	f.Add([]byte{0x94, 1, kindFragment, 0xcf})
+	f.Add([]byte{0x94, 1, kindFragment, 1, 0xc6, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if !slices.Contains(frameNames[:], frameName(b)) {
+			t.Errorf("%x counts as %q", b, frameName(b))
 		}
-	}
+	})
 }
 
 func TestLobbyOldestYields(t *testing.T) {
