@@ -179,7 +179,7 @@ func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
 			peers = append(peers, m.ID)
 		}
 	}
-	return owners(stream, peers, n)
+	return gossip.Owners(stream, peers, n)
 }
 
 // staleOwner is the silence after which a peer is not counted on as an owner:

@@ -1,4 +1,4 @@
-package router
+package gossip_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
 )
 
 func drawPeers(t *rapid.T) []crdt.PeerID {
@@ -25,7 +26,7 @@ func TestOwnersAgreeWhateverTheOrder(t *testing.T) {
 		peers := drawPeers(t)
 		stream := crdt.NewStreamID(fmt.Sprintf("http://r%d", rapid.Int().Draw(t, "r")), 0)
 		shuffled := rapid.Permutation(peers).Draw(t, "order")
-		a, b := owners(stream, peers, 2), owners(stream, shuffled, 2)
+		a, b := gossip.Owners(stream, peers, 2), gossip.Owners(stream, shuffled, 2)
 		if !slices.Equal(a, b) {
 			t.Fatalf("two peers with the same members disagree: %v, %v", a, b)
 		}
@@ -44,8 +45,8 @@ func TestOwnersMoveOnlyFromALeaver(t *testing.T) {
 		stream := crdt.NewStreamID(fmt.Sprintf("http://r%d", rapid.Int().Draw(t, "r")), 0)
 		gone := rapid.IntRange(0, len(peers)-1).Draw(t, "gone")
 		rest := slices.Delete(slices.Clone(peers), gone, gone+1)
-		for _, before := range owners(stream, peers, 2) {
-			if before != peers[gone] && !slices.Contains(owners(stream, rest, 2), before) {
+		for _, before := range gossip.Owners(stream, peers, 2) {
+			if before != peers[gone] && !slices.Contains(gossip.Owners(stream, rest, 2), before) {
 				t.Fatalf("%v lost the stream though %v left", before, peers[gone])
 			}
 		}
@@ -56,7 +57,7 @@ func TestOwnersSpread(t *testing.T) {
 	peers := []crdt.PeerID{{1}, {2}, {3}, {4}}
 	count := map[crdt.PeerID]int{}
 	for i := range 4000 {
-		count[owners(crdt.NewStreamID(fmt.Sprintf("http://10.0.0.%d:8000", i), 0), peers, 1)[0]]++
+		count[gossip.Owners(crdt.NewStreamID(fmt.Sprintf("http://10.0.0.%d:8000", i), 0), peers, 1)[0]]++
 	}
 	for _, p := range peers {
 		if count[p] < 850 || count[p] > 1150 {

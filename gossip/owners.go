@@ -1,4 +1,4 @@
-package router
+package gossip
 
 import (
 	"cmp"
@@ -7,10 +7,10 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 )
 
-// owners ranks the peers that listen to a stream by rendezvous hashing: the
+// Owners ranks the peers that listen to a stream by rendezvous hashing: the
 // same answer on every peer that sees the same members, and only 1/n of the
 // streams move when a peer comes or goes. n = 0 means all. O(peers log peers).
-func owners(stream crdt.StreamID, peers []crdt.PeerID, n int) []crdt.PeerID {
+func Owners(stream crdt.StreamID, peers []crdt.PeerID, n int) []crdt.PeerID {
 	ranked := slices.Clone(peers)
 	slices.SortFunc(ranked, func(a, b crdt.PeerID) int {
 		if c := cmp.Compare(rendezvous(stream, b), rendezvous(stream, a)); c != 0 {
