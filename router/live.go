@@ -34,8 +34,9 @@ func (p *Peer) live(ctx context.Context) error {
 		return err
 	}
 	p.api.Store(api)
+	clients := newConnections()
 	public := &http.Server{
-		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.cfg.HTTP.ConnectionAge),
+		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.cfg.HTTP.ConnectionAge), ConnState: clients.note,
 		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
@@ -60,7 +61,7 @@ func (p *Peer) live(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-		p.drain(public)
+		p.drain(clients)
 	case err = <-failed:
 		p.log.Error("peer failed", "err", err)
 	}
@@ -78,20 +79,21 @@ func (p *Peer) live(ctx context.Context) error {
 }
 
 // drain is the clean way out: (1) not ready, no ownership, Connection: close
-// on every answer; (2) wait until the balancer saw it; (3) close the listener,
-// keep idle connections a little; (4) let streams finish; then load is zero
-// and (5) serf is left, in live.
-func (p *Peer) drain(public *http.Server) {
+// on every answer; (2) wait until the balancer saw it; (3) close the listener;
+// (4) let streams finish and keep idle connections a little; then load is zero
+// and (5) serf is left, in live. http.Server.Shutdown would not do: it closes a
+// connection the moment its last stream ends, and the client may just then
+// write its next request.
+func (p *Peer) drain(clients *connections) {
 	p.draining.Store(true)
 	p.mesh.setTags(false, true)
 	p.log.Info("draining", "delay", p.cfg.Drain.Delay, "timeout", p.cfg.Drain.Timeout)
 	time.Sleep(p.cfg.Drain.Delay)
 	p.public.Close()
-	time.Sleep(min(idleLinger, p.cfg.Drain.Delay))
 	end, cancel := context.WithTimeout(context.Background(), p.cfg.Drain.Timeout)
 	defer cancel()
-	if err := public.Shutdown(end); err != nil && !errors.Is(err, net.ErrClosed) {
-		p.log.Warn("streams cut at drain.timeout", "err", err)
+	if cut := clients.retire(end, min(idleLinger, p.cfg.Drain.Delay)); cut > 0 {
+		p.log.Warn("streams cut at drain.timeout", "streams", cut)
 	}
 }
 

@@ -1,0 +1,125 @@
+package router
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// retiring is a server whose answers to /stream end when the test says so.
+type retiring struct {
+	clients *connections
+	l       net.Listener
+	release chan struct{}
+}
+
+func startRetiring(t *testing.T) *retiring {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &retiring{clients: newConnections(), l: l, release: make(chan struct{})}
+	s := &http.Server{ConnState: r.clients.note, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/stream" {
+			w.(http.Flusher).Flush()
+			<-r.release
+			return
+		}
+		w.Header().Set("Connection", "close")
+		fmt.Fprint(w, "last")
+	})}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { s.Close() })
+	return r
+}
+
+// client is one raw connection, so that nothing is retried.
+type client struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (r *retiring) dial(t *testing.T) client {
+	c, err := net.Dial("tcp", r.l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return client{c, bufio.NewReader(c)}
+}
+
+func (c client) ask(t *testing.T, path string) *http.Response {
+	t.Helper()
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+	res, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return res
+}
+
+func TestRetireAnswersTheRequestThatFollowsAStream(t *testing.T) {
+	r := startRetiring(t)
+	c := r.dial(t)
+	stream := c.ask(t, "/stream")
+	retired := make(chan int, 1)
+	go func() { retired <- r.clients.retire(context.Background(), time.Minute) }()
+	r.l.Close()
+	close(r.release)
+	_, _ = io.Copy(io.Discard, stream.Body)
+	// The stream began before the drain, so its head did not say close: the
+	// client may go on with its connection, and must learn it from an answer.
+	if res := c.ask(t, "/next"); !res.Close {
+		t.Error("the next answer does not close the connection")
+	}
+	if n := <-retired; n != 0 {
+		t.Errorf("%d answers were running", n)
+	}
+}
+
+func TestRetireClosesIdleConnectionsAfterTheLinger(t *testing.T) {
+	r := startRetiring(t)
+	used, fresh := r.dial(t), r.dial(t)
+	close(r.release)
+	_, _ = io.Copy(io.Discard, used.ask(t, "/stream").Body)
+	waitUntil(t, func() bool {
+		r.clients.mu.Lock()
+		defer r.clients.mu.Unlock()
+		return len(r.clients.open) == 2
+	})
+	if n := r.clients.retire(context.Background(), 30*time.Millisecond); n != 0 {
+		t.Errorf("%d answers were running", n)
+	}
+	for _, c := range []client{used, fresh} {
+		if _, err := c.r.ReadByte(); err != io.EOF {
+			t.Errorf("an idle connection ended with %v, want EOF", err)
+		}
+	}
+}
+
+func TestRetireEndsAtItsTimeout(t *testing.T) {
+	r := startRetiring(t)
+	defer close(r.release)
+	r.dial(t).ask(t, "/stream")
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if n := r.clients.retire(ctx, time.Millisecond); n != 1 {
+		t.Errorf("%d answers were running, want 1", n)
+	}
+}
+
+// waitUntil polls, at most 10 s.
+func waitUntil(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not within 10 s")
+		}
+	}
+}
