@@ -25,6 +25,9 @@ type board struct {
 	meanS    float64 // mean prefill seconds of recent dispatches
 	lambda   float64 // own requests a second, exponential mean
 	lastSent int64   // ms of the last dispatch
+
+	learned []policy.Calibrator // scratch
+	blended []policy.Rates      // scratch
 }
 
 // ownLoad is this peer's part of a replica's load.
@@ -74,15 +77,29 @@ type share struct {
 	over    bool
 }
 
-// fill completes a candidate with what is known of its replica's load.
-func (b *board) fill(c *policy.Candidate, id crdt.StreamID, nowMs int64, ageMs float64) {
+// fill completes candidates with what is known of their replicas' load, all at
+// one moment; ids[i] is the stream of cands[i]. Rates are blended over the
+// candidates, which serve one model: a replica is taken for like the others
+// until it clearly differs. O(candidates).
+func (b *board) fill(cands []policy.Candidate, ids []crdt.StreamID, nowMs int64, ageMs float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.learned = b.learned[:0]
+	for i, id := range ids {
+		b.fillLocked(&cands[i], id, nowMs, ageMs)
+		b.learned = append(b.learned, b.ownLocked(id).rates)
+	}
+	b.blended = policy.Blend(b.blended[:0], b.learned)
+	for i := range cands {
+		cands[i].Rates = b.blended[i]
+	}
+}
+
+func (b *board) fillLocked(c *policy.Candidate, id crdt.StreamID, nowMs int64, ageMs float64) {
 	sum := b.loads.Sum(id)
 	c.Waiting, c.Prefill, c.Tokens = int(sum.Waiting), sum.Prefill, sum.Tokens
 	c.Streams, c.Blocks, c.FirstToken = int(sum.Streams), sum.Blocks, sum.FirstToken
 	o := b.ownLocked(id)
-	c.Rates = o.rates.Rates()
 	for i := len(o.young) - 1; i >= 0 && float64(nowMs-o.young[i].at) < ageMs; i-- {
 		c.YoungCount++
 		c.YoungPrefill += o.young[i].prefill
@@ -92,9 +109,8 @@ func (b *board) fill(c *policy.Candidate, id crdt.StreamID, nowMs int64, ageMs f
 	if s, ok := b.scrapes[id]; ok && nowMs-int64(s.Version) < scrapeFreshMs {
 		c.Running, c.Queued, c.KVUse, c.Capacity = int(s.Running), int(s.Waiting), float64(s.KVUse), s.Capacity
 	}
-	c.Weight = 1
 	if in, ok := b.intents[id]; ok {
-		c.Weight = in.Weight
+		c.Weight *= in.Weight
 		if in.Drain {
 			c.Weight = 0
 		}

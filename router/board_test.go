@@ -71,12 +71,20 @@ func TestOwnRecentDispatchesAreYoung(t *testing.T) {
 	for at := int64(0); at < 100; at += 10 {
 		b.dispatch(&share{id: id, prefill: 1, tokens: 100}, 1000+at)
 	}
-	var c policy.Candidate
-	b.fill(&c, id, 1095, 25) // those of 1080 and 1090
+	c := filled(b, id, 1095, 25) // those of 1080 and 1090
 	if c.YoungCount != 2 || c.YoungPrefill != 2 || c.YoungTokens != 200 || c.Waiting != 10 {
 		t.Errorf("%+v", c)
 	}
-	b.fill(&c, id, 1095, 0)
+	if c := filled(b, id, 1095, 0); c.YoungCount != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// filled is one fresh candidate with its load.
+func filled(b *board, id crdt.StreamID, nowMs int64, ageMs float64) policy.Candidate {
+	cands := []policy.Candidate{{Weight: 1}}
+	b.fill(cands, []crdt.StreamID{id}, nowMs, ageMs)
+	return cands[0]
 }
 
 func TestIntentIsLastWriterWins(t *testing.T) {
@@ -102,12 +110,11 @@ func TestIntentIsLastWriterWins(t *testing.T) {
 func TestADrainingReplicaHasNoWeight(t *testing.T) {
 	b := newBoard(crdt.PeerID{1})
 	id := crdt.NewStreamID("http://r", 0)
-	var c policy.Candidate
-	if b.fill(&c, id, 1, 0); c.Weight != 1 {
+	if c := filled(b, id, 1, 0); c.Weight != 1 {
 		t.Errorf("weight %v", c.Weight)
 	}
 	b.setIntent(id, true, 1)
-	if b.fill(&c, id, 1, 0); c.Weight != 0 {
+	if c := filled(b, id, 1, 0); c.Weight != 0 {
 		t.Errorf("weight %v while draining", c.Weight)
 	}
 }

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -12,10 +13,11 @@ import (
 // ageView is what the request path reads of the mesh: refreshed every tick,
 // one pointer load to read.
 type ageView struct {
-	at    time.Time
-	worst float64 // ms, of the live peers when it was taken
-	peers int     // live ones, this peer included
-	list  []gossip.PeerInfo
+	at     time.Time
+	worst  float64 // ms of silence, of the live peers when it was taken
+	median float64
+	peers  int // live ones, this peer included
+	list   []gossip.PeerInfo
 }
 
 // refreshAges takes the core's view of its peers. The core runs in the mesh's
@@ -23,11 +25,16 @@ type ageView struct {
 func (p *Peer) refreshAges(ctx context.Context) {
 	p.mesh.inspect(ctx, func(core *gossip.Core) {
 		v := ageView{at: time.Now(), peers: 1, list: core.Peers()}
+		var silent []float64
 		for _, info := range v.list {
 			if info.Member {
 				v.peers++
 				v.worst = max(v.worst, float64(info.ViewAge))
+				silent = append(silent, float64(info.ViewAge))
 			}
+		}
+		if slices.Sort(silent); len(silent) > 0 {
+			v.median = silent[len(silent)/2]
 		}
 		p.ages.Store(&v)
 		stats := core.Stats()
@@ -35,7 +42,7 @@ func (p *Peer) refreshAges(ctx context.Context) {
 	})
 }
 
-// viewAge is how old, in ms, this peer's view of the others' load is now, and
+// viewAge is how long, in ms, the most silent live peer has been silent, and
 // how many peers live.
 func (p *Peer) viewAge() (ms float64, peers int) {
 	v := p.ages.Load()
@@ -43,6 +50,36 @@ func (p *Peer) viewAge() (ms float64, peers int) {
 		return 0, 1
 	}
 	return v.worst + float64(time.Since(v.at).Milliseconds()), v.peers
+}
+
+// Silence up to quietMs is normal: peers speak at once when something changes
+// and every 200 ms when nothing does. Then the view is as old as a frame takes.
+const (
+	quietMs = 500
+	frameMs = 1
+)
+
+// ages are how old this peer's views are, ms.
+type ages struct {
+	load  float64 // of the others' load: the delay of a frame, or the worst silence
+	index float64 // of the tree: the median peer's, so that one silent peer does not blind all
+	peers int
+}
+
+// seen works out how old the views are now.
+func (p *Peer) seen(now time.Time) ages {
+	v := p.ages.Load()
+	if v == nil || v.peers == 1 {
+		return ages{peers: 1}
+	}
+	since := float64(now.Sub(v.at).Milliseconds())
+	age := func(silent float64) float64 {
+		if silent += since; silent > quietMs {
+			return silent
+		}
+		return frameMs
+	}
+	return ages{load: age(v.worst), index: age(v.median), peers: v.peers}
 }
 
 // publishVitals tells the mesh how this peer does.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/openai"
@@ -44,12 +45,17 @@ type ticket struct {
 type scratch struct {
 	replicas []*fleet.Replica
 	cands    []policy.Candidate
+	ids      []crdt.StreamID
 	rand     *rand.Rand
 }
 
 var scratches = sync.Pool{New: func() any {
 	return &scratch{rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 }}
+
+// headBlocks is how far into a prompt the key lies by which prompts without a
+// session are told apart: most share at least a greeting.
+const headBlocks = 16
 
 // Pick is the request path: body -> keys -> match -> decide -> count in.
 func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error) {
@@ -69,12 +75,16 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 		pr.matched = true
 	}
 	view := p.view(begin, s.rand)
-	s.cands = s.cands[:0]
+	s.cands, s.ids = s.cands[:0], s.ids[:0]
 	for i, r := range s.replicas {
-		s.cands = append(s.cands, p.candidate(i, r, pr, view))
+		s.cands, s.ids = append(s.cands, p.candidate(i, r, pr, begin)), append(s.ids, r.Stream)
 	}
+	p.board.fill(s.cands, s.ids, view.NowMs, view.AgeMs)
 	pol := p.policyFor(call)
 	req := policy.Request{Tokens: pr.keys.Tokens, Key: uint64(pr.keys.Deepest()), MaxNew: call.Body.MaxTokens}
+	if n := len(pr.keys.Keys); n > 0 {
+		req.Prefix = uint64(pr.keys.Keys[min(n, headBlocks)-1])
+	}
 	if call.Session != "" {
 		req.Session = p.hash(call.Session)
 	}
@@ -161,24 +171,21 @@ func oracle(replicas []*fleet.Replica) *fleet.Replica {
 // view is what this peer knows of its own knowledge now.
 func (p *Peer) view(now time.Time, rnd *rand.Rand) *policy.View {
 	lambda, meanS := p.board.fleetRate()
-	age, peers := p.viewAge()
+	v := p.seen(now)
 	return &policy.View{
-		NowMs: now.UnixMilli(), AgeMs: age, Peers: peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: age, Rand: rnd,
+		NowMs: now.UnixMilli(), AgeMs: v.load, Peers: v.peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: v.index, Rand: rnd,
 	}
 }
 
 // candidate gathers what is known of one replica for this prompt.
-func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, view *policy.View) policy.Candidate {
+func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, now time.Time) policy.Candidate {
 	ref := p.index.Ref(r.Stream)
 	d := pr.view.Depth(ref)
 	grid := pr.keys.Grid
-	c := policy.Candidate{
-		ID: p.hash(r.Name()), Index: i,
+	return policy.Candidate{
+		ID: p.hash(r.Name()), Index: i, Weight: r.Weight(now),
 		GPU: d.GPU * grid, CPU: d.CPU * grid, Disk: d.Any * grid, Predicted: d.Predicted * grid,
 	}
-	p.board.fill(&c, r.Stream, view.NowMs, view.AgeMs)
-	c.Weight *= r.Weight(time.UnixMilli(view.NowMs))
-	return c
 }
 
 // countIn books the request at its replica and tells the mesh.
