@@ -1,9 +1,7 @@
 package simulation
 
 import (
-	"cmp"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +12,7 @@ import (
 	"github.com/banyan-llm/banyan/simulation/workload"
 )
 
-// trace reads a published trace, or skips the test. Arrival stamps of the
-// conversation trace lie on (or one millisecond before) a grid of 3 s and are
-// spread over it.
+// trace reads a published trace, or skips the test.
 func trace(t *testing.T, name string, seed uint64) *workload.Workload {
 	t.Helper()
 	dir := os.Getenv("BANYAN_TRACES")
@@ -30,17 +26,6 @@ func trace(t *testing.T, name string, seed uint64) *workload.Workload {
 	w, err := workload.ReadFile(path, seed)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if name == conversation {
-		rnd := rand.New(rand.NewPCG(seed, 3))
-		for i := range w.Requests {
-			r := &w.Requests[i]
-			r.At = 3*math.Floor(r.At/3+0.001) + 3*rnd.Float64()
-		}
-		slices.SortStableFunc(w.Requests, func(a, b workload.Request) int { return cmp.Compare(a.At, b.At) })
-		for i := range w.Requests {
-			w.Requests[i].ID = i
-		}
 	}
 	return w
 }

@@ -92,6 +92,45 @@ func TestConversationStampsAreSpread(t *testing.T) {
 	}
 }
 
+// A millisecond beside the grid is on it: 5,999 belongs to the bucket of 6 s.
+func TestStampsBesideTheGridAreSpread(t *testing.T) {
+	text := `{"timestamp": 0, "input_length": 10, "output_length": 1, "hash_ids": [0]}
+{"timestamp": 5999, "input_length": 10, "output_length": 1, "hash_ids": [1]}
+{"timestamp": 42001, "input_length": 10, "output_length": 1, "hash_ids": [2]}
+`
+	for seed := range uint64(20) {
+		w, err := ReadTrace(strings.NewReader(text), seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, from := range []float64{0, 6, 42} {
+			if at := w.Requests[i].At; at < from || at >= from+3 || at == from {
+				t.Errorf("seed %d: stamp %d is spread to %g s, want (%g, %g)", seed, i, at, from, from+3)
+			}
+		}
+	}
+	w, err := ReadTrace(strings.NewReader(strings.Replace(text, "5999", "5998", 1)), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Requests[1].At != 5.998 {
+		t.Errorf("a stamp off the grid was moved to %g s", w.Requests[1].At)
+	}
+}
+
+// Once spread, no two requests of the conversation trace share a stamp.
+func TestGivenConversationIsSpread(t *testing.T) {
+	w, err := ReadFile(filepath.Join(traceDir(t), "mooncake_conversation.jsonl"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(w.Requests); i++ {
+		if w.Requests[i].At == w.Requests[i-1].At {
+			t.Fatalf("requests %d and %d both arrive at %g s", i-1, i, w.Requests[i].At)
+		}
+	}
+}
+
 func TestBadLinesAreNamed(t *testing.T) {
 	good := `{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}` + "\n"
 	for _, bad := range []string{
