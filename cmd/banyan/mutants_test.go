@@ -131,6 +131,10 @@ func (m mutant) run(t *testing.T, root string) {
 	}
 	cmd := exec.Command("go", "test", "-overlay", overlayPath, "-count", "1", "-timeout", "120s", "-run", m.test, "./"+filepath.Dir(m.file))
 	cmd.Dir = root
+	failures := filepath.Join(root, filepath.Dir(m.file), "testdata", "rapid")
+	if _, err := os.Stat(failures); os.IsNotExist(err) {
+		defer os.RemoveAll(failures) // what rapid keeps of a failing draw is of the mutant
+	}
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Errorf("survived: %s passes", m.test)
