@@ -19,13 +19,11 @@ type Keys struct {
 	Primary  map[string]int    // base64 key -> peers that encrypt with it; ListKeys only
 }
 
-// Rotation of the gossip key: InstallKey the new one, UseKey it, RemoveKey the
-// old one, each when the one before succeeded on all peers; and the new ring in
-// every peer's configuration before it restarts. Each call asks all peers and
-// waits for their answers, some seconds at most. Peer streams opened under a
-// removed key end within two seconds and are opened anew.
-
-// InstallKey adds a base64 key to every peer's ring.
+// InstallKey adds a base64 key to every peer's ring. It begins a rotation:
+// InstallKey the new key, UseKey it, RemoveKey the old one, each once the step
+// before succeeded on all peers; and write the new ring into every peer's
+// configuration, for its next start. Each call asks all peers and waits for
+// their answers, some seconds at most.
 func (m *Mesh) InstallKey(key string) (Keys, error) {
 	return m.keys("install key", func(k *serf.KeyManager) (*serf.KeyResponse, error) { return k.InstallKey(key) }, key)
 }
@@ -35,7 +33,8 @@ func (m *Mesh) UseKey(key string) (Keys, error) {
 	return m.keys("use key", func(k *serf.KeyManager) (*serf.KeyResponse, error) { return k.UseKey(key) }, key)
 }
 
-// RemoveKey takes a key out of every peer's ring; not the one in use.
+// RemoveKey takes a key out of every peer's ring; not the one in use. Peer
+// streams opened under it end within two seconds and are opened anew.
 func (m *Mesh) RemoveKey(key string) (Keys, error) {
 	return m.keys("remove key", func(k *serf.KeyManager) (*serf.KeyResponse, error) { return k.RemoveKey(key) }, key)
 }

@@ -22,6 +22,7 @@ func (m *Mesh) loop() {
 	defer timer.Stop()
 	var clock steady
 	var shown time.Time
+	var ticked int64 // ms; at most one tick each, whatever the core asks for
 	for m.ctx.Err() == nil {
 		now := clock.read(m.cfg.Clock())
 		if now.Sub(shown) >= viewEvery {
@@ -29,11 +30,13 @@ func (m *Mesh) loop() {
 			m.show()
 		}
 		it, ok := m.inbox.next()
+		due := max(m.cfg.Core.NextTick(), ticked+1)
 		switch {
-		case !ok && now.UnixMilli() >= m.cfg.Core.NextTick():
+		case !ok && now.UnixMilli() >= due:
+			ticked = now.UnixMilli()
 			m.step(now, gossip.Tick{})
 		case !ok:
-			m.idle(timer, now)
+			m.idle(timer, now, due)
 		case it.call != nil:
 			it.call()
 		default:
@@ -51,10 +54,13 @@ func (m *Mesh) show() {
 	m.view.Store(v)
 }
 
-// idle waits for something to do.
-func (m *Mesh) idle(timer *time.Timer, now time.Time) {
-	wait := time.UnixMilli(m.cfg.Core.NextTick()).Sub(now)
-	timer.Reset(min(max(wait, 0), time.Second))
+// idle waits for something to do, until due at most.
+func (m *Mesh) idle(timer *time.Timer, now time.Time, due int64) {
+	wait := time.Second
+	if due-now.UnixMilli() < wait.Milliseconds() {
+		wait = time.UnixMilli(due).Sub(now)
+	}
+	timer.Reset(wait)
 	select {
 	case <-timer.C:
 	case <-m.inbox.wake:

@@ -324,6 +324,47 @@ func TestLocalEffectsReachTheRouter(t *testing.T) {
 	}
 }
 
+// hasty is a core that always wants to be stepped at once.
+type hasty struct{ scriptCore }
+
+func (*hasty) NextTick() int64 { return 0 }
+
+func TestAHastyCoreTicksOnceAMillisecond(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var ticks []int64
+	core := &hasty{}
+	now := time.Unix(1, 0) // a clock that stands
+	cfg := config("a")
+	insecure(&cfg)
+	cfg.Clock = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	core.on = func(ev gossip.Event) []gossip.Effect {
+		if is[gossip.Tick](ev) {
+			mu.Lock()
+			ticks = append(ticks, now.UnixMilli())
+			mu.Unlock()
+		}
+		return nil
+	}
+	cfg.Core = core
+	n := start(t, cfg)
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(ticks) }
+	for want := 1; want < 4; want++ {
+		eventually(t, "a tick", func() bool { return count() == want })
+		for range 20 {
+			if err := n.Do(t.Context(), func() {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := count(); got != want {
+			t.Fatalf("%d ticks while the clock stood, want %d", got, want)
+		}
+		mu.Lock()
+		now = now.Add(time.Millisecond)
+		mu.Unlock()
+	}
+}
+
 func TestDoRunsBetweenSteps(t *testing.T) {
 	t.Parallel()
 	n := scripted(t, &scriptCore{})

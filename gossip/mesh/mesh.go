@@ -26,7 +26,7 @@ type Mesh struct {
 	cfg       Config
 	log       hclog.Logger
 	meter     *metrics
-	once      *once // what strangers and seeds make this peer say
+	once      *once // what seeds and files make this peer say; strangers have their own
 	warned    *once // what the core warns of
 	refusals  *refusals
 	ring      *memberlist.Keyring // nil: no encryption of membership
@@ -99,7 +99,7 @@ func New(cfg Config) (*Mesh, error) {
 	}
 	m.meter = newMetrics(cfg.Registerer)
 	m.meter.expiry.Set(float64(m.identity.expires().Unix()))
-	m.refusals = &refusals{log: m.log, once: m.once, count: func(c cause) { m.meter.refused[c].Inc() }}
+	m.refusals = &refusals{log: m.log, once: newOnce(cfg.Clock, onceEvery), count: func(c cause) { m.meter.refused[c].Inc() }}
 	return m, nil
 }
 
@@ -160,7 +160,7 @@ func (m *Mesh) Start() error {
 	m.wg.Go(m.loop)
 	m.transport.start()
 	events := make(chan serf.Event, 64)
-	logger := newSerfLog(m.log, m.once, func() { m.refusals.count(causeKey) })
+	logger := newSerfLog(m.log, newOnce(m.cfg.Clock, onceEvery), func() { m.refusals.count(causeKey) })
 	s, err := serf.Create(serfConfig(&m.cfg, m.transport, m.ring, logger, events))
 	if err != nil {
 		m.become(closed, nil)
