@@ -54,7 +54,13 @@ func launch(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, cmd: exec.Command(path, args...), said: map[string]string{}, errs: &bytes.Buffer{}, done: make(chan error, 1)}
+	return launchCommand(t, exec.Command(path, args...))
+}
+
+// launchCommand is launch for a command that ends up as banyan.
+func launchCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, said: map[string]string{}, errs: &bytes.Buffer{}, done: make(chan error, 1)}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +81,7 @@ func launch(t *testing.T, args ...string) *process {
 	}()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	if err != nil {
-		t.Fatalf("%v said nothing: %v: %s", args, err, p.errs)
+		t.Fatalf("%v said nothing: %v: %s", cmd.Args, err, p.errs)
 	}
 	return p
 }

@@ -38,6 +38,7 @@ type talkers struct {
 	output  [2]int           // tokens an answer has, from and to
 	think   [2]time.Duration // between an answer and the next request
 	turns   int              // of a conversation, before a new one begins
+	limit   time.Duration    // of one request; 0: 30 s
 }
 
 // record collects what all talkers ask.
@@ -142,7 +143,11 @@ func (t *talker) next() asked {
 
 // ask sends the conversation and reads the whole stream.
 func (t *talker) ask(a *asked) (reply string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	limit := t.limit
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{
 		"model": "m", "messages": t.talk, "max_tokens": t.draw(t.output[0], t.output[1]), "ignore_eos": true,
