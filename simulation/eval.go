@@ -28,7 +28,7 @@ type Config struct {
 	Peers    int                                       // 0: 1
 	Profile  *replica.Profile                          // nil: the workload's, else q32
 	KVTokens int                                       // KV cache of a replica; 0: the workload's, else the profile's; replica.Unlimited
-	Page     int                                       // tokens a cache page; 0: 16
+	Page     int                                       // tokens a cache page; 0: a block of the trace, else 16
 	Slow     []float64                                 // time factor of replica i (modulo its length); nil: all 1
 	Prefill  bool                                      // prefill pool: nobody decodes, output is one token
 	NoCache  bool                                      // replicas without prefix reuse
@@ -50,6 +50,24 @@ type Config struct {
 
 	From float64 // seconds of the original arrivals that only warm caches and are not reported
 	Seed uint64
+
+	// Progress is called now and then with the requests that are over and all
+	// requests; it must be quick. False stops the run with ErrStopped. nil:
+	// never called.
+	Progress func(done, all int) bool
+}
+
+// ErrStopped says that Config.Progress ended a run.
+var ErrStopped = errors.New("stopped")
+
+// Validate reports every fault of the configuration.
+func (c Config) Validate() error {
+	c, err := c.complete()
+	if c.Policy != Pooled && c.Routing != nil {
+		_, unknown := policy.New(c.Policy, *c.Routing)
+		err = errors.Join(err, unknown)
+	}
+	return err
 }
 
 // Report is what `banyan sim --json` prints.
@@ -118,7 +136,7 @@ func (c Config) complete() (Config, error) {
 	}
 	c.Replicas = first(c.Replicas, w.Replicas, 16)
 	c.Peers = first(c.Peers, 1)
-	c.Page = first(c.Page, replica.DefaultPage)
+	c.Page = first(c.Page, w.Block, replica.DefaultPage)
 	if c.Profile == nil {
 		name := w.Profile
 		if name == "" {
@@ -191,7 +209,9 @@ func Evaluate(cfg Config) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("evaluate: %w", err)
 	}
-	r.play()
+	if err := r.play(); err != nil {
+		return Report{}, fmt.Errorf("evaluate: %w", err)
+	}
 	return r.report(), nil
 }
 
@@ -207,7 +227,9 @@ func Capacity(cfg Config) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("capacity: %w", err)
 	}
-	r.play()
+	if err := r.play(); err != nil {
+		return 0, fmt.Errorf("capacity: %w", err)
+	}
 	return float64(r.completed) / r.last, nil
 }
 
@@ -217,17 +239,11 @@ func speedup(cfg Config) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	rate := arrivalRate(cfg.Workload)
+	rate := cfg.Workload.Rate()
 	if math.IsInf(rate, 0) {
 		return 1, nil // everything is there at once as it is
 	}
 	return cfg.Load * capacity / rate, nil
-}
-
-// arrivalRate is a workload's own requests a second.
-func arrivalRate(w *workload.Workload) float64 {
-	reqs := w.Requests
-	return float64(len(reqs)) / (reqs[len(reqs)-1].At - reqs[0].At)
 }
 
 // first is the first value that is not zero.

@@ -69,7 +69,7 @@ func cells(t *testing.T, loads ...float64) []cell {
 				t.Fatal(err)
 			}
 			for _, load := range loads {
-				cfg.Speedup = load * capacity / arrivalRate(w)
+				cfg.Speedup = load * capacity / w.Rate()
 				rep := evaluate(t, cfg)
 				all = append(all, cell{w, prefill, load, rep.TTFT.Mean, rep.Speedup})
 			}

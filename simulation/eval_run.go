@@ -126,9 +126,12 @@ func (r *run) believe() {
 	}
 }
 
-// play runs until nothing is left to happen.
-func (r *run) play() {
-	for {
+// progressEvery is how many steps of engines pass between two reports.
+const progressEvery = 4096
+
+// play runs until nothing is left to happen, or until Progress has enough.
+func (r *run) play() error {
+	for steps := 0; ; {
 		next, k := math.Inf(1), -1
 		for i, e := range r.engines {
 			if at := e.Next(); at < next {
@@ -141,9 +144,12 @@ func (r *run) play() {
 			continue
 		}
 		if k < 0 {
-			return
+			return nil
 		}
 		r.step(next, k)
+		if steps++; steps%progressEvery == 0 && r.cfg.Progress != nil && !r.cfg.Progress(r.completed+r.failed, len(r.jobs)) {
+			return ErrStopped
+		}
 	}
 }
 

@@ -45,3 +45,10 @@ func (w *Workload) Hash() uint64 {
 	}
 	return h
 }
+
+// Rate is the workload's own arrivals, requests a second; later turns of a
+// session count as arrived with it. +Inf if all are there at once.
+func (w *Workload) Rate() float64 {
+	reqs := w.Requests
+	return float64(len(reqs)) / (reqs[len(reqs)-1].At - reqs[0].At)
+}

@@ -50,6 +50,7 @@ type Workload struct {
 	Name     string
 	Requests []Request
 
+	Block    int    // tokens a hash id of the recorded trace; 0: it has none
 	Replicas int    // 0: any
 	Profile  string // replica profile; "" any
 	KVTokens int    // KV cache of a replica; 0: the profile's

@@ -171,6 +171,7 @@ func (t *tracer) start(agents bool) {
 	if agents {
 		t.block = agentBlock
 	}
+	t.w.Block = t.block
 	t.salt = mix(keySeed, uint64(t.block))
 	t.turns, t.owner = make(map[int]int), make(map[uint64]int)
 }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/simulation"
+	"github.com/banyan-llm/banyan/simulation/replica"
+)
+
+// evaluation is `banyan sim` without faults: a workload under some policies.
+type evaluation struct {
+	source   source
+	policies string
+	rate     float64
+	profile  string
+	delays   struct{ load, dispatch, index time.Duration }
+	cfg      simulation.Config
+	asJSON   bool
+	out      string
+}
+
+func (e *evaluation) register(fs *flag.FlagSet) {
+	e.source.register(fs, "multi_turn")
+	fs.StringVar(&e.policies, "policy", policy.Default, "by comma, or all: "+strings.Join(policy.Names(), ", ")+", "+simulation.Pooled+" (the reference)")
+	fs.IntVar(&e.cfg.Replicas, "replicas", 0, "inference replicas, at most 64; 0: the workload's, else 16")
+	fs.IntVar(&e.cfg.Peers, "peers", 1, "router peers")
+	fs.DurationVar(&e.delays.load, "load-delay", 10*time.Millisecond, "age of first tokens and finishes at the other peers")
+	fs.DurationVar(&e.delays.dispatch, "dispatch-delay", time.Millisecond, "age of dispatches at the other peers; at most load-delay")
+	fs.DurationVar(&e.delays.index, "index-delay", 50*time.Millisecond, "age of the engines' events at every peer")
+	fs.Float64Var(&e.rate, "rate", 0, "requests a second; 0: as recorded")
+	fs.Float64Var(&e.cfg.Load, "load", 0, "instead of --rate: share of the rate that the pooled reference can serve")
+	fs.StringVar(&e.profile, "profile", "", "timing of a replica; default the workload's, else q32")
+	fs.IntVar(&e.cfg.KVTokens, "kv-tokens", 0, "KV cache of a replica; 0: the profile's")
+	fs.IntVar(&e.cfg.Page, "page", 0, "tokens a KV page; 0: a block of the trace, else 16")
+	fs.BoolVar(&e.cfg.Prefill, "prefill", false, "a prefill pool: every answer is one token")
+	fs.BoolVar(&e.asJSON, "json", false, "print one JSON object: a report, or {runs: [...]} for several policies")
+	fs.StringVar(&e.out, "out", "", "also write sim.json and sim.txt into this `folder`")
+}
+
+// config turns flags into a configuration without a policy.
+func (e *evaluation) config() error {
+	w, err := e.source.read()
+	if err != nil {
+		return err
+	}
+	e.cfg.Workload, e.cfg.From, e.cfg.Seed = w, w.Warm, e.source.seed
+	e.cfg.LoadDelay = e.delays.load.Seconds()
+	e.cfg.DispatchDelay = min(e.delays.dispatch, e.delays.load).Seconds()
+	e.cfg.IndexDelay = e.delays.index.Seconds()
+	var faults []error
+	if e.profile != "" {
+		p, err := replica.ProfileByName(e.profile)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("profile: %w", err))
+		}
+		e.cfg.Profile = &p
+	}
+	if e.rate != 0 {
+		own := w.Rate()
+		switch {
+		case !(e.rate > 0) || math.IsInf(e.rate, 0):
+			faults = append(faults, fmt.Errorf("rate: %v is out of range", e.rate))
+		case math.IsInf(own, 0) || math.IsNaN(own):
+			faults = append(faults, fmt.Errorf("rate: all requests of %s arrive at once", w.Name))
+		case e.cfg.Load != 0:
+			faults = append(faults, errors.New("rate: give either --rate or --load"))
+		}
+		e.cfg.Speedup = e.rate / own
+	}
+	if len(faults) > 0 {
+		return usageError{errors.Join(faults...)}
+	}
+	return nil
+}
+
+// names lists the chosen policies.
+func (e *evaluation) names() []string {
+	if e.policies == "all" {
+		return append(policy.Names(), simulation.Pooled)
+	}
+	return strings.Split(e.policies, ",")
+}
+
+// runSimEval evaluates policies on one workload.
+func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := flagSet("sim", stderr)
+	var e evaluation
+	e.register(fs)
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	e.source.replicas = e.cfg.Replicas
+	if err := errors.Join(noArguments(fs), e.config()); err != nil {
+		return usageError{err}
+	}
+	for _, name := range e.names() {
+		e.cfg.Policy = name
+		if err := e.cfg.Validate(); err != nil {
+			return usageError{err}
+		}
+	}
+	reports, err := e.run(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	return e.tell(reports, stdout)
+}
+
+// run evaluates one policy after the other.
+func (e *evaluation) run(ctx context.Context, stderr io.Writer) ([]simulation.Report, error) {
+	var reports []simulation.Report
+	tick := newTicker(stderr)
+	defer tick.done()
+	names := e.names()
+	for i, name := range names {
+		cfg := e.cfg
+		cfg.Policy = name
+		cfg.Progress = func(done, all int) bool {
+			tick.tick("%s: policy %d of %d, %s: %d of %d requests", cfg.Workload.Name, i+1, len(names), name, done, all)
+			return ctx.Err() == nil
+		}
+		rep, err := simulation.Evaluate(cfg)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, rep)
+		if e.cfg.Load > 0 { // the same rate for all; finding it takes a run
+			e.cfg.Load, e.cfg.Speedup = 0, rep.Speedup
+		}
+	}
+	return reports, nil
+}
+
+// tell prints and, if asked to, files the reports.
+func (e *evaluation) tell(reports []simulation.Report, stdout io.Writer) error {
+	var document any = reports[0]
+	if len(reports) > 1 {
+		document = map[string]any{"runs": reports}
+	}
+	text, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	var table strings.Builder
+	writeEvaluations(&table, e.cfg, reports)
+	if e.out != "" {
+		if err := writeFiles(e.out, map[string]string{"sim.json": string(text), "sim.txt": table.String()}); err != nil {
+			return err
+		}
+	}
+	if e.asJSON {
+		_, err = stdout.Write(text)
+		return err
+	}
+	_, err = io.WriteString(stdout, table.String())
+	return err
+}
+
+// writeFiles writes files into a folder that it makes.
+func writeFiles(dir string, files map[string]string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeEvaluations prints a table, one policy a line.
+func writeEvaluations(w io.Writer, cfg simulation.Config, reports []simulation.Report) {
+	r := reports[0]
+	fmt.Fprintf(w, "%s: %d requests, %d replicas, %d router peers, seed %d; no cache finds more than %.1f %%\n",
+		r.Trace, r.Requests, r.Replicas, cfg.Peers, r.Seed, 100*r.IdealHitRatio)
+	if rate := cfg.Workload.Rate() * r.Speedup; !math.IsInf(rate, 0) {
+		fmt.Fprintf(w, "%.4g requests a second; ", rate)
+	}
+	fmt.Fprintf(w, "peers see each other's dispatches after %.0f ms, the rest after %.0f ms, engines' events after %.0f ms\n\n",
+		1000*cfg.DispatchDelay, 1000*cfg.LoadDelay, 1000*cfg.IndexDelay)
+	fmt.Fprintf(w, "  %-15s %7s %9s %9s %9s %9s %8s %9s %8s %10s\n",
+		"POLICY", "CACHED", "TTFT MEAN", "P50", "P90", "P99", "TPOT P50", "TOKENS/S", "LOAD CV", "COMPLETED")
+	for _, r := range reports {
+		fmt.Fprintf(w, "  %-15s %5.1f %% %9s %9s %9s %9s %8s %9.0f %8.2f %10d\n", r.Policy, 100*r.HitRatio,
+			span(r.TTFT.Mean), span(r.TTFT.P50), span(r.TTFT.P90), span(r.TTFT.P99), span(r.TPOT.P50), r.OutputPerSecond, r.LoadCV, r.Completed)
+	}
+	fmt.Fprintf(w, "\n  CACHED is the share of prompt tokens found in the replicas' caches; LOAD CV how unevenly prefill\n  work fell on them (0 is even).\n")
+	if slices.ContainsFunc(reports, func(r simulation.Report) bool { return r.Policy == simulation.Pooled }) {
+		fmt.Fprintf(w, "  %s is the reference: one endless cache shared by all replicas, one queue, nothing late.\n", simulation.Pooled)
+	}
+	if slices.ContainsFunc(reports, func(r simulation.Report) bool { return r.Completed < r.Requests }) {
+		fmt.Fprintf(w, "  Requests that no replica's cache can hold are not completed.\n")
+	}
+}
+
+// span writes milliseconds for people.
+func span(ms float64) string {
+	switch {
+	case ms >= 10_000:
+		return fmt.Sprintf("%.1f s", ms/1000)
+	case ms >= 1000:
+		return fmt.Sprintf("%.2f s", ms/1000)
+	}
+	return fmt.Sprintf("%.3g ms", ms)
+}
