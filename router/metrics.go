@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/token"
 )
 
 // reasons is the closed list of the label reason.
@@ -55,6 +56,26 @@ func (m *metrics) answered(policyName string, reason policy.Reason, status int) 
 	m.total.Add(1)
 	if status >= 500 || status == 0 {
 		m.failed.Add(1)
+	}
+}
+
+// startAtZero makes the series of the configured policy that rates and alerts
+// read: a counter that appears with its first increase hides that increase.
+func (m *metrics) startAtZero(policyName string) {
+	for _, reason := range reasons {
+		for _, code := range []string{"200", "429", "502", "503", "504"} {
+			m.requests.WithLabelValues(policyName, string(reason), code)
+		}
+	}
+	for mode, why := range map[token.Scheme][]token.Reason{
+		token.Ids:    {token.Given},
+		token.Engine: {token.Asked, token.Cached},
+		token.Text:   {token.Configured, token.NoEngine, token.Unsupported, token.Cooling, token.Timeout, token.Failed, token.Rejected},
+		token.None:   {token.NoPrompt},
+	} {
+		for _, reason := range why {
+			m.tokenized.WithLabelValues(string(mode), string(reason))
+		}
 	}
 }
 

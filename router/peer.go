@@ -85,6 +85,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		p.name = fmt.Sprintf("%.40s-%s", host, p.id.String()[:6])
 	}
 	p.metrics = newMetrics(p.registry, opt.Version)
+	p.metrics.startAtZero(cfg.Policy)
 	secret, err := p.hashSecret()
 	if err != nil {
 		return nil, err

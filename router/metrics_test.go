@@ -1,0 +1,164 @@
+package router
+
+import (
+	"bufio"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+)
+
+// promised are the names that scripts, rules and dashboards may rely on.
+const promised = `
+banyan_requests_total{policy,reason,code} banyan_request_ttft_seconds banyan_decision_seconds
+banyan_proxy_overhead_seconds banyan_matched_tokens_total banyan_prompt_tokens_total
+banyan_cached_tokens_total banyan_prediction_error_tokens banyan_replica_inflight{replica}
+banyan_replica_up{replica} banyan_tree_facts banyan_tree_bytes banyan_stream_gap_total
+banyan_stream_lost_batches_total banyan_mesh_peers banyan_mesh_propagation_seconds
+banyan_mesh_view_age_seconds banyan_mesh_bytes_total{direction,frame} banyan_divergent_streams
+banyan_quarantined_streams banyan_suspect_facts banyan_snapshots_total{reason} banyan_build_info
+banyan_config_hash banyan_config_last_reload_success banyan_ready banyan_draining
+banyan_queue_depth banyan_retries_total{cause} banyan_request_duration_seconds
+banyan_output_tokens_total banyan_client_disconnects_total banyan_clock_offset_seconds
+banyan_cert_expiry_timestamp_seconds`
+
+// closedLists are the label values that stand from the start, so that a rate
+// sees the first increase.
+var closedLists = map[string][]string{
+	"banyan_requests_total":      {`reason="prefix"`, `reason="load"`, `reason="spill"`, `reason="session"`, `reason="stale"`, `reason="only"`, `reason="baseline"`, `code="200"`, `code="429"`, `code="502"`, `code="503"`, `code="504"`},
+	"banyan_retries_total":       {`cause="connect"`, `cause="reset"`, `cause="status"`, `cause="timeout"`},
+	"banyan_snapshots_total":     {`reason="join"`, `reason="gap"`, `reason="divergence"`, `reason="behind"`},
+	"banyan_mesh_bytes_total":    {`direction="in"`, `direction="out"`, `frame="slots"`, `frame="snapshot"`, `frame="load"`},
+	"banyan_tokenized_total":     {`mode="engine"`, `mode="text"`, `reason="timeout"`},
+}
+
+// exposition is what a peer that just started shows at /metrics.
+func exposition(t *testing.T) string {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.HTTP.Listen, cfg.Admin.Listen, cfg.Mesh.Bind = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Mesh.Insecure = true
+	cfg.Replicas = []fleet.Spec{{Name: "r0", URL: "http://127.0.0.1:1"}}
+	p, err := New(cfg, Options{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.mesh.stop()
+		p.close()
+	})
+	w := httptest.NewRecorder()
+	p.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("/metrics answers %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// series maps every series name, those of histograms included, to its lines.
+func series(text string) map[string]string {
+	out := map[string]string{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		line := lines.Text()
+		if end := strings.IndexAny(line, "{ "); end > 0 && line[0] != '#' {
+			out[line[:end]] += line + "\n"
+		}
+	}
+	return out
+}
+
+func TestEveryPromisedMetricIsThere(t *testing.T) {
+	have := series(exposition(t))
+	for _, want := range strings.Fields(promised) {
+		name, labels, _ := strings.Cut(strings.TrimSuffix(want, "}"), "{")
+		lines := have[name] + have[name+"_count"]
+		if lines == "" {
+			t.Errorf("%s is missing", name)
+			continue
+		}
+		for label := range strings.SplitSeq(labels, ",") {
+			if label != "" && !strings.Contains(lines, label+`="`) {
+				t.Errorf("%s has no label %s:\n%s", name, label, lines)
+			}
+		}
+	}
+	for name, values := range closedLists {
+		for _, v := range values {
+			if !strings.Contains(have[name], v) {
+				t.Errorf("%s has no series with %s", name, v)
+			}
+		}
+	}
+}
+
+func TestNoMetricIsNamedOutsideTheRules(t *testing.T) {
+	unit := regexp.MustCompile(`^banyan_[a-z]+(_[a-z]+)*$`)
+	for line := range strings.Lines(exposition(t)) {
+		kind, ok := strings.CutPrefix(strings.TrimSpace(line), "# TYPE banyan_")
+		if !ok {
+			continue
+		}
+		name, kind, _ := strings.Cut("banyan_"+kind, " ")
+		if !unit.MatchString(name) {
+			t.Errorf("%s is not a name of lower-case words", name)
+		}
+		if total := strings.HasSuffix(name, "_total"); total != (kind == "counter") {
+			t.Errorf("%s is a %s: counters and only they end in _total", name, kind)
+		}
+	}
+}
+
+// recorded are the names that recording rules make.
+var recorded = regexp.MustCompile(`(?m)record:\s*"?([a-z_:0-9]+)`)
+
+// TestDeployNamesOnlyMetricsThatExist reads every rule, dashboard and chart: a
+// panel or alert over a metric that nobody emits stays empty for ever and says
+// so to nobody.
+func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
+	have := series(exposition(t))
+	named := regexp.MustCompile(`[a-z_:0-9]*\bbanyan_[a-z0-9_]+\b`)
+	colon := regexp.MustCompile(`[a-z_]+:banyan_[a-z0-9_]+:?[a-z0-9]*`)
+	made, seen := map[string]bool{}, 0
+	texts := map[string]string{}
+	err := filepath.WalkDir("../deploy", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		switch filepath.Ext(path) {
+		case ".yml", ".yaml", ".json", ".md", ".tpl", ".txt":
+		default:
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		texts[path] = string(data)
+		for _, m := range recorded.FindAllStringSubmatch(string(data), -1) {
+			made[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range texts {
+		for _, name := range colon.FindAllString(text, -1) {
+			if seen++; !made[name] {
+				t.Errorf("%s: no rule records %s", path, name)
+			}
+		}
+		for _, name := range named.FindAllString(colon.ReplaceAllString(text, " "), -1) {
+			if seen++; have[name] == "" && have[name+"_bucket"] == "" {
+				t.Errorf("%s: no peer emits %s", path, name)
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d names were found", seen)
+	}
+}
