@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,12 +81,9 @@ func ValidateSpecs(specs []Spec) error {
 			bad("rank", "%d is negative", s.Rank)
 		}
 		oneOf := func(field, value string, allowed ...string) {
-			for _, a := range allowed {
-				if value == a {
-					return
-				}
+			if err := checkWord(field, value, allowed...); err != nil {
+				errs = append(errs, fmt.Errorf("%s.%w", key, err))
 			}
-			bad(field, "%q is not one of %s", value, strings.Join(allowed, ", "))
 		}
 		oneOf("engine", s.Engine, engineAuto, vllm, sglang, trtllm)
 		oneOf("role", s.Role, "both", "prefill", "decode")
@@ -107,4 +105,12 @@ func ValidateSpecs(specs []Spec) error {
 		names[s.Name], streams[s.Stream()] = i, i
 	}
 	return errors.Join(errs...)
+}
+
+// checkWord reports a value that is not one of a field's.
+func checkWord(field, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is not one of %s", field, value, strings.TrimPrefix(strings.Join(allowed, ", "), ", "))
 }
