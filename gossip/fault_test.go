@@ -111,6 +111,38 @@ func TestJoinBoundPassesWithoutDonors(t *testing.T) {
 	}
 }
 
+// A peer that was killed is a member until its failure is detected: who joins
+// meanwhile takes what it knew from the others and does not wait for it.
+func TestColdJoinDoesNotWaitForTheDead(t *testing.T) {
+	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2, DetectMs: 20_000})
+	e := n.Engine("http://r")
+	e.Ingest(nodes[2], true, e.Emit(3)...)
+	n.Run(200)
+	n.Kill(nodes[2])
+	d := n.Add()
+	n.Post(d, gossip.MemberUp{Peer: nodes[2].ID, Name: nodes[2].Name, Ready: true})
+	n.Run(1_000)
+	if d.Ready {
+		t.Fatal("ready before the dead member had time to connect")
+	}
+	if !n.RunUntil(1_000, func() bool { return d.Ready }) {
+		t.Fatalf("not ready: %s", d.Reason)
+	}
+	if diff := difference(n); d.Reason != "caught up" || diff != "" {
+		t.Errorf("ready (%s), but %s", d.Reason, diff)
+	}
+}
+
+func TestColdJoinWaitsForSomebody(t *testing.T) {
+	n := gossiptest.New(gossiptest.Config{Seed: 2})
+	a := n.AddSilent()
+	n.Post(a, gossip.MemberUp{Peer: crdt.PeerID{1}}) // nobody is there
+	n.Run(10_000)
+	if a.Ready {
+		t.Fatalf("ready, having heard of nobody: %s", a.Reason)
+	}
+}
+
 func TestColdJoinSpreadsOverDonors(t *testing.T) {
 	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
 	for i := range 200 {

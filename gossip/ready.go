@@ -53,11 +53,14 @@ func (c *Core) judgeJoin() (bool, string) {
 		return true, "bound passed before the mesh was caught up with"
 	}
 	c.wake(c.startAt + c.cfg.JoinBound)
-	members, heard := 0, 0
+	members, heard, silent := 0, 0, 0
 	for _, p := range c.order {
 		members++
-		if p.digested {
+		switch {
+		case p.digested:
 			heard++
+		case !p.both() && c.now-p.reachedAt >= joinReachMs:
+			silent++
 		}
 	}
 	switch {
@@ -67,12 +70,24 @@ func (c *Core) judgeJoin() (bool, string) {
 			return false, "looking for the mesh"
 		}
 		return true, "alone"
-	case heard < members:
+	case heard == 0 || heard+silent < members:
+		c.wakeToReach()
 		return false, "waiting for digests"
 	case c.lacking() > 0:
 		return false, "catching up"
 	}
 	return true, "caught up"
+}
+
+// wakeToReach makes sure that members out of reach are given up in time: a
+// peer that was killed is a member until its failure is detected, and need not
+// be waited for where others tell what it knew.
+func (c *Core) wakeToReach() {
+	for _, p := range c.order {
+		if until := p.reachedAt + joinReachMs; !p.digested && !p.both() && c.now < until {
+			c.wake(until)
+		}
+	}
 }
 
 // lacking counts the streams of which some peer is known to know more.

@@ -29,4 +29,5 @@ const (
 	behindMs      = 5_000  // a peer this far behind is not ready
 	minuteMs      = 60_000 // three snapshots of a stream in this time: not ready
 	unreachMs     = 5_000  // a live peer out of reach is waited for this long
+	joinReachMs   = 1_500  // so is a member by one that joins and heard of others
 )
