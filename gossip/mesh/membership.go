@@ -98,6 +98,12 @@ func (m *Mesh) memberChanged(node string, p Member, state MemberState) {
 		return
 	}
 	m.inbox.membership(p.ID, gossip.MemberDown{Peer: p.ID, Left: state == Left})
+	if state == Failed {
+		select {
+		case m.lost <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // tags keeps serf's tags equal to what SetTags said last.

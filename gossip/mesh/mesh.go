@@ -42,6 +42,7 @@ type Mesh struct {
 	view     atomic.Pointer[view]
 	nextConn atomic.Uint64
 
+	lost     chan struct{} // capacity 1; a member failed
 	retag    chan struct{} // capacity 1
 	tagMu    sync.Mutex    // guards ready, draining
 	ready    bool
@@ -85,6 +86,7 @@ func New(cfg Config) (*Mesh, error) {
 		once:     newOnce(cfg.Clock, onceEvery),
 		warned:   newOnce(cfg.Clock, time.Second),
 		loopDone: make(chan struct{}),
+		lost:     make(chan struct{}, 1),
 		retag:    make(chan struct{}, 1),
 		links:    make(map[gossip.Conn]*link),
 		dials:    make(map[dialKey]bool),

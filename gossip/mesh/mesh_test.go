@@ -145,6 +145,25 @@ func TestHealAfterReap(t *testing.T) {
 	whole(t, a, start(t, cfg))
 }
 
+// I7: with a day between rounds, a member that was lost and forgotten is found
+// again soon.
+func TestALossMakesSeedsBeTriedSooner(t *testing.T) {
+	t.Parallel()
+	b := start(t, config("b"))
+	addr := b.Addr()
+	cfg := config("a", addr)
+	cfg.Timing.JoinEvery, cfg.Timing.ReapAfter = 24*time.Hour, 300*time.Millisecond
+	a := start(t, cfg)
+	c := start(t, config("c", a.Addr())) // a is never alone
+	whole(t, a, b, c)
+	b.close(t)
+	eventually(t, "a forgot b", func() bool { return a.stateOf(b) == "" })
+	eventually(t, "a tried b in vain", func() bool { return a.value(t, "banyan_mesh_joins_total", "failed") >= 2 })
+	cfg = config("b")
+	cfg.Bind = addr
+	whole(t, a, c, start(t, cfg))
+}
+
 // I7: two halves, each whole and without memory of the other, meet: seeds are
 // tried by those who are not alone, too.
 func TestHalvesThatForgotEachOtherMeet(t *testing.T) {

@@ -12,28 +12,36 @@ import (
 )
 
 const (
-	firstJoin    = time.Second // doubles up to JoinEvery while this peer is alone
+	firstJoin    = time.Second // wait after a seed was lost or not reached; doubles up to JoinEvery
 	resolveBound = 5 * time.Second
 	joinsARound  = 64 // addresses tried in one round
 )
 
 // seeds tries the seeds for ever (I7): also when the mesh is whole, because
-// after a long partition both halves have forgotten each other.
+// after a long partition both halves have forgotten each other. A lost member
+// makes it try sooner: the loss may be the beginning of a partition.
 func (m *Mesh) seeds(ctx context.Context) {
 	wait := min(firstJoin, m.cfg.Timing.JoinEvery)
 	for m.serf.State() == serf.SerfAlive {
-		m.joinRound(ctx)
 		every := m.cfg.Timing.JoinEvery
-		if n, _ := m.roster.live(""); n <= 1 {
+		if missed := m.joinRound(ctx); missed || m.alone() {
 			every = min(wait, every)
-			wait *= 2
+			wait = min(2*wait, m.cfg.Timing.JoinEvery)
 		}
 		select {
 		case <-time.After(jittered(every)):
+		case <-m.lost:
+			wait = min(firstJoin, m.cfg.Timing.JoinEvery)
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// alone reports whether this peer knows of no other that lives.
+func (m *Mesh) alone() bool {
+	n, _ := m.roster.live("")
+	return n <= 1
 }
 
 // jittered is d ± 20 %.
@@ -42,19 +50,20 @@ func jittered(d time.Duration) time.Duration {
 }
 
 // joinRound resolves all seeds and joins every address that is not a live
-// member, in random order.
-func (m *Mesh) joinRound(ctx context.Context) {
+// member, in random order. It reports whether one was not reached.
+func (m *Mesh) joinRound(ctx context.Context) (missed bool) {
 	addrs := m.resolve(ctx)
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	for _, addr := range addrs[:min(len(addrs), joinsARound)] {
 		if ctx.Err() != nil || m.serf.State() != serf.SerfAlive {
-			return
+			return missed
 		}
 		if _, here := m.roster.live(addr); here || addr == m.transport.advertise.String() {
 			continue
 		}
 		_, err := m.serf.Join([]string{addr}, true)
 		m.meter.joins.WithLabelValues(resultOf(err)).Inc()
+		missed = missed || err != nil
 		switch {
 		case err == nil:
 			m.log.Info("joined", "seed", addr)
@@ -62,6 +71,7 @@ func (m *Mesh) joinRound(ctx context.Context) {
 			m.log.Warn("seed not reached; tried for ever", "seed", addr, "err", err)
 		}
 	}
+	return missed
 }
 
 func resultOf(err error) string {
