@@ -2,10 +2,14 @@ package router
 
 import (
 	"sync"
+	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/policy"
 )
+
+// firstMeanMs is taken for the time of a request before any was seen.
+const firstMeanMs = 5000
 
 // maxYoung bounds the own recent dispatches remembered per replica.
 const maxYoung = 64
@@ -25,6 +29,7 @@ type board struct {
 	meanS    float64 // mean prefill seconds of recent dispatches
 	lambda   float64 // own requests a second, exponential mean
 	lastSent int64   // ms of the last dispatch
+	meanMs   float64 // time from dispatch to end of recent requests
 
 	learned []policy.Calibrator // scratch
 	blended []policy.Rates      // scratch
@@ -48,7 +53,7 @@ type youngDispatch struct {
 func newBoard(self crdt.PeerID) *board {
 	return &board{
 		self: self, loads: crdt.NewLoads(self), own: map[crdt.StreamID]*ownLoad{},
-		scrapes: map[crdt.StreamID]crdt.Scrape{}, vitals: map[crdt.PeerID]crdt.Vitals{}, intents: map[crdt.StreamID]crdt.Intent{},
+		meanMs: firstMeanMs, scrapes: map[crdt.StreamID]crdt.Scrape{}, vitals: map[crdt.PeerID]crdt.Vitals{}, intents: map[crdt.StreamID]crdt.Intent{},
 	}
 }
 
@@ -194,13 +199,14 @@ func (b *board) leaveQueueLocked(o *ownLoad, s *share) {
 }
 
 // done counts a request out. Only the first call counts (R1).
-func (b *board) done(s *share, promptTokens, cachedTokens int) {
+func (b *board) done(s *share, took time.Duration, promptTokens, cachedTokens int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.over {
 		return
 	}
 	s.over = true
+	b.meanMs += (float64(took.Milliseconds()) - b.meanMs) / 64
 	o := b.ownLocked(s.id)
 	if s.started {
 		o.reg.Streams--

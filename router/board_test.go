@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -44,7 +45,7 @@ func TestEveryRequestIsCountedOutExactlyOnce(t *testing.T) {
 					} else if !s.over {
 						waiting[s.id]--
 					}
-					b.done(s, 10, 5)
+					b.done(s, time.Second, 10, 5)
 				}
 			}
 			for id := range waiting {
@@ -54,7 +55,7 @@ func TestEveryRequestIsCountedOutExactlyOnce(t *testing.T) {
 			}
 		}
 		for _, s := range shares {
-			b.done(s, 0, 0)
+			b.done(s, 0, 0, 0)
 		}
 		for id := range waiting {
 			sum := b.loads.Sum(id)

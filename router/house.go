@@ -23,6 +23,7 @@ type ageView struct {
 // refreshAges takes the core's view of its peers. The core runs in the mesh's
 // loop, so this asks the loop and takes the answer when it comes.
 func (p *Peer) refreshAges(ctx context.Context) {
+	p.board.decay(time.Now().UnixMilli())
 	p.mesh.inspect(ctx, func(core *gossip.Core) {
 		v := ageView{at: time.Now(), peers: 1, list: core.Peers()}
 		var silent []float64

@@ -241,7 +241,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 	if res.Usage.Known {
 		prompt, cached = res.Usage.Prompt, res.Usage.Cached
 	}
-	p.board.done(&t.share, prompt, cached)
+	p.board.done(&t.share, res.Duration, prompt, cached)
 	p.mesh.loadChanged(false)
 	if res.Err != nil && !res.ClientGone {
 		if t.replica.Fail(now, res.Cause == proxy.CauseConnect, fleet.Cause(res.Err)) {

@@ -2,6 +2,7 @@ package router
 
 import (
 	"maps"
+	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
@@ -23,11 +24,22 @@ func (b *board) OwnLoads(dst []crdt.LoadEntry, dirty bool) []crdt.LoadEntry {
 	return b.loads.Own(dst, dirty)
 }
 
-// JoinLoads joins another peer's registers.
+// JoinLoads joins another peer's registers. An empty list is its heartbeat. A
+// peer whose registers still come, if only through others, is not silent.
 func (b *board) JoinLoads(at crdt.PeerID, loads []crdt.LoadEntry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.loads.Join(at, loads)
+	if b.loads.Join(at, loads) > 0 || len(loads) == 0 {
+		b.loads.Heard(at, time.Now().UnixMilli())
+	}
+}
+
+// decay lowers what silent peers' registers count: they keep their last value
+// for a while, then it fades with the mean time of a request.
+func (b *board) decay(nowMs int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.loads.Decay(nowMs, b.meanMs)
 }
 
 // AllLoads appends every peer's registers.
