@@ -72,6 +72,9 @@ type MeshTLSConfig struct {
 type DiscoveryConfig struct {
 	DNS       []string      `yaml:"dns" doc:"names whose addresses are replicas: http://name:port"`
 	SlowStart time.Duration `yaml:"slow_start" doc:"a replica that came up gets less than its part for this long; 0 = off"`
+	// Replica is what DNS does not say of its replicas.
+	Replica    fleet.Template         `yaml:"replica"`
+	Kubernetes fleet.KubernetesConfig `yaml:"kubernetes"`
 }
 
 // IngestConfig says who listens to the engines.
@@ -114,10 +117,12 @@ type LogConfig struct {
 // DefaultConfig returns the documented defaults.
 func DefaultConfig() Config {
 	return Config{
-		HTTP:      HTTPConfig{Listen: ":8080", ConnectionAge: 2 * time.Minute},
-		Admin:     AdminConfig{Listen: "127.0.0.1:8081"},
-		Mesh:      MeshConfig{Bind: "0.0.0.0:7946", Label: "banyan"},
-		Discovery: DiscoveryConfig{SlowStart: 10 * time.Second},
+		HTTP:  HTTPConfig{Listen: ":8080", ConnectionAge: 2 * time.Minute},
+		Admin: AdminConfig{Listen: "127.0.0.1:8081"},
+		Mesh:  MeshConfig{Bind: "0.0.0.0:7946", Label: "banyan"},
+		Discovery: DiscoveryConfig{
+			SlowStart: 10 * time.Second, Kubernetes: fleet.KubernetesConfig{Port: 8000, Account: fleet.DefaultAccount},
+		},
 		Ingest:    IngestConfig{Owners: "2"},
 		Drain:     DrainConfig{Delay: 15 * time.Second, Timeout: 10 * time.Minute},
 		Grid:      16,
@@ -218,9 +223,8 @@ func (c *Config) Validate() error {
 			bad(fmt.Sprintf("discovery.dns[%d]", i), "%q is not a URL like http://name:8000", name)
 		}
 	}
-	if err := fleet.ValidateSpecs(c.Replicas); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
+		c.Discovery.Kubernetes.Validate("discovery.kubernetes"))
 	return errors.Join(errs...)
 }
 

@@ -53,6 +53,7 @@ func (p *Peer) live(ctx context.Context) error {
 		return err
 	}
 	wg.Go(func() { p.fleet.Run(background) })
+	wg.Go(func() { p.discover(background) })
 	wg.Go(func() { p.ingest.run(background) })
 	wg.Go(func() { p.keepHouse(background) })
 	serve("http.listen", public, p.public)
@@ -138,6 +139,7 @@ func (p *Peer) keepHouse(ctx context.Context) {
 			if now.Sub(vitals) >= vitalsEvery {
 				vitals = now
 				p.publishVitals(now)
+				p.forgetDeparted(now)
 				p.reloadKeys()
 			}
 		}

@@ -53,6 +53,9 @@ type Peer struct {
 	mesh     *link
 	ingest   *ingest
 
+	discovery []finder
+	departed  departures // of keepHouse's goroutine
+
 	public, admin net.Listener
 	api           atomic.Pointer[proxy.Handler]
 	draining      atomic.Bool
@@ -167,6 +170,9 @@ func (p *Peer) compose() error {
 		SlowStart: cfg.Discovery.SlowStart,
 	})
 	p.fleet.Set(cfg.Replicas, time.Now())
+	if p.discovery, err = newDiscovery(cfg.Discovery, p.log.Named("discovery")); err != nil {
+		return err
+	}
 	p.registry.MustRegister(newCollector(p))
 	return nil
 }

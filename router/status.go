@@ -33,6 +33,13 @@ func (p *Peer) Status() *console.Status {
 	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted)}
 	s.Requests = p.requestStatus(now)
 	s.Problems = append(s.Problems, problems(s)...)
+	for _, f := range p.discovery {
+		if why := f.trouble(); why != "" {
+			s.Problems = append(s.Problems, console.Problem{
+				Text: fmt.Sprintf("Discovery by %s fails: %s", f.source, why), Help: "Replicas stay as it last listed them",
+			})
+		}
+	}
 	s.OK = len(s.Problems) == 0
 	return s
 }

@@ -40,7 +40,11 @@ func options(cfg any) []option {
 	walk = func(prefix string, v reflect.Value) {
 		for i := range v.NumField() {
 			field := v.Type().Field(i)
-			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			name, how, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			if how == "inline" {
+				walk(prefix, v.Field(i))
+				continue
+			}
 			if name == "" || name == "-" {
 				continue
 			}

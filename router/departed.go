@@ -1,0 +1,86 @@
+package router
+
+import (
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/fleet"
+)
+
+// departedAfter is how long a discovered replica must be gone before what is
+// known of it is forgotten: longer than a node's restart.
+const departedAfter = 10 * time.Minute
+
+// departures follows discovered replicas that left. In a pool whose pods come
+// and go every one of them would leave its facts behind otherwise. Replicas of
+// the configuration are not its business: peers whose files differ would
+// forget and restore each other's streams for ever.
+type departures struct {
+	listed map[crdt.StreamID]bool
+	gone   map[crdt.StreamID]time.Time
+}
+
+// due takes the present list and returns the streams to forget now. A stream
+// that another peer brings back is returned again, as long later; known
+// reports whether there is still something to forget.
+func (d *departures) due(list []*fleet.Replica, now time.Time, known func(crdt.StreamID) bool) (out []crdt.StreamID) {
+	present := make(map[crdt.StreamID]bool, len(list))
+	for _, r := range list {
+		present[r.Stream] = r.Source != fleet.SourceStatic
+		delete(d.gone, r.Stream)
+	}
+	for id, discovered := range d.listed {
+		if _, still := present[id]; discovered && !still {
+			if d.gone == nil {
+				d.gone = map[crdt.StreamID]time.Time{}
+			}
+			d.gone[id] = now
+		}
+	}
+	d.listed = present
+	for id, since := range d.gone {
+		switch {
+		case now.Sub(since) < departedAfter:
+		case known(id):
+			d.gone[id] = now
+			out = append(out, id)
+		default:
+			delete(d.gone, id)
+		}
+	}
+	return out
+}
+
+// forgetDeparted drops what is known of replicas that left for good.
+func (p *Peer) forgetDeparted(now time.Time) {
+	known := func(id crdt.StreamID) bool {
+		_, ok := p.index.Prior(id)
+		return ok || p.board.knows(id)
+	}
+	for _, id := range p.departed.due(p.fleet.List(), now, known) {
+		if p.board.inflight(id) > 0 {
+			continue // its last streams still run
+		}
+		p.index.Forget(id)
+		p.board.forget(id)
+		p.log.Info("replica forgotten", "stream", string(id))
+	}
+}
+
+// knows reports whether the board holds anything of a replica's load.
+func (b *board) knows(id crdt.StreamID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, own := b.own[id]
+	_, scraped := b.scrapes[id]
+	return own || scraped
+}
+
+// forget drops a replica's load. What operators said of it stays.
+func (b *board) forget(id crdt.StreamID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.loads.Forget(id)
+	delete(b.own, id)
+	delete(b.scrapes, id)
+}

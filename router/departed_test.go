@@ -1,0 +1,67 @@
+package router
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/fleet"
+)
+
+func TestOnlyDiscoveredReplicasThatStayAwayAreForgotten(t *testing.T) {
+	start := time.Unix(1000, 0)
+	f := fleet.New(fleet.Config{})
+	discovered := []fleet.Spec{{URL: "http://10.0.0.1:80"}, {URL: "http://10.0.0.2:80"}, {URL: "http://10.0.0.3:80"}}
+	f.Set([]fleet.Spec{{URL: "http://static:80"}}, start)
+	f.Update(fleet.SourceKubernetes, discovered, start)
+	known := map[crdt.StreamID]bool{}
+	for _, r := range f.List() {
+		known[r.Stream] = true
+	}
+	var d departures
+	look := func(after time.Duration) (out []string) {
+		for _, id := range d.due(f.List(), start.Add(after), func(id crdt.StreamID) bool { return known[id] }) {
+			out = append(out, string(id))
+		}
+		slices.Sort(out)
+		return out
+	}
+	look(0)
+	f.Set(nil, start)
+	f.Update(fleet.SourceKubernetes, discovered[:1], start)
+	look(time.Second)
+	f.Update(fleet.SourceKubernetes, discovered[:2], start) // the second comes back
+	if got := look(departedAfter); got != nil {
+		t.Errorf("too early: %q", got)
+	}
+	if got := look(departedAfter + time.Second); len(got) != 1 || got[0] != "http://10.0.0.3:80#0" {
+		t.Errorf("%q", got)
+	}
+	if got := look(departedAfter + 2*time.Second); got != nil {
+		t.Errorf("again at once: %q", got)
+	}
+	if got := look(2*departedAfter + time.Second); len(got) != 1 {
+		t.Errorf("another peer brought it back, and it stays: %q", got)
+	}
+	clear(known)
+	look(3*departedAfter + time.Second)
+	if len(d.gone) != 0 {
+		t.Errorf("%v is remembered for ever", d.gone)
+	}
+}
+
+func TestAForgottenReplicaLeavesNothing(t *testing.T) {
+	b := newBoard(crdt.PeerID{1})
+	id := crdt.NewStreamID("http://r", 0)
+	b.dispatch(&share{id: id}, 1)
+	b.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: {Version: 1}})
+	b.setIntent(id, true, 1)
+	if !b.knows(id) {
+		t.Fatal("nothing to forget")
+	}
+	b.forget(id)
+	if b.knows(id) || b.loads.Sum(id).Waiting != 0 || !b.draining(id) {
+		t.Error("load must go and the operator's word must stay")
+	}
+}
