@@ -213,7 +213,7 @@ func (c *cursor) skipDepth(depth int) error {
 	if err != nil {
 		return err
 	}
-	n := 0
+	var n int
 	switch {
 	case t < 0x80 || t >= 0xe0 || t == 0xc0 || t == 0xc2 || t == 0xc3:
 		_, err = c.view(1, 0)
@@ -304,8 +304,9 @@ func (c *cursor) appendCanonical(dst []byte, depth int) ([]byte, error) {
 
 // appendCanonicalMany does a container. Maps keep the engine's order.
 func (c *cursor) appendCanonicalMany(dst []byte, t byte, depth int) ([]byte, error) {
-	n, mark := 0, byte('a')
+	var n int
 	var err error
+	mark := byte('a')
 	if isMap(t) {
 		n, err = c.mapping()
 		mark = 'm'

@@ -149,9 +149,9 @@ func (x *exchange) send(ctx context.Context, t *try) error {
 		return err
 	}
 	if x.cfg.Attempt != nil {
-		t.res, err = x.cfg.Attempt(x.call, t.target, req)
+		t.res, err = x.cfg.Attempt(x.call, t.target, req) //nolint:bodyclose // finish closes it
 	} else {
-		t.res, err = x.cfg.Transport.RoundTrip(req)
+		t.res, err = x.cfg.Transport.RoundTrip(req) //nolint:bodyclose // finish closes it
 	}
 	return err
 }
@@ -191,7 +191,7 @@ func (x *exchange) await(t *try) error {
 		n, t.firstErr = t.res.Body.Read(t.buffer[:])
 	}
 	t.first = t.buffer[:n]
-	if n == 0 && t.firstErr != io.EOF {
+	if n == 0 && !errors.Is(t.firstErr, io.EOF) {
 		return t.firstErr
 	}
 	return nil

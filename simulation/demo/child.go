@@ -95,7 +95,7 @@ func (c *child) stop(limit time.Duration) error {
 	}
 	var exit *exec.ExitError
 	if errors.As(c.err, &exit) {
-		return fmt.Errorf("%s ended with %v: %s", c.name, exit, c.tail())
+		return fmt.Errorf("%s ended with %w: %s", c.name, exit, c.tail())
 	}
 	return c.err
 }

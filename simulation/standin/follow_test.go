@@ -58,12 +58,12 @@ func (f *follower) apply(op *crdt.Op) bool {
 	}
 	for i := range op.Handles.Len() {
 		h := op.Handles.At(i)
-		switch {
-		case op.Kind == crdt.OpRemove:
+		switch op.Kind {
+		case crdt.OpRemove:
 			if f.copies[h]--; f.copies[h] <= 0 || op.Mode == crdt.Flagged {
 				delete(f.copies, h)
 			}
-		case op.Kind == crdt.OpStore:
+		case crdt.OpStore:
 			f.stores++
 			if f.copies[h]++; op.Mode == crdt.Flagged {
 				f.copies[h] = 1

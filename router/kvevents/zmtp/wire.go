@@ -144,7 +144,7 @@ func (d *decoder) readCommand(flags byte, size uint64) (item, error) {
 
 // noEOF names an end inside a frame what it is.
 func noEOF(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
