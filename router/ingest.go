@@ -143,7 +143,7 @@ func (g *ingest) fed(r *fleet.Replica) feed {
 	case r.Spec.Kind == "pool" || f.Engine == "" || g.misfit(&f) != "":
 		return feed{}
 	case f.Engine == "trtllm":
-		if f.Events == "" {
+		if f.Events == "" || !g.polls(r) {
 			return feed{}
 		}
 		return feed{how: fedPolled, engine: f.Engine}
