@@ -123,7 +123,14 @@ func meshWith(t *testing.T, n int, more string, replicas ...*process) []*process
 	for i, r := range replicas {
 		fmt.Fprintf(&cfg, "- {name: r%d, url: %q, events: %q, replay: %q}\n", i, "http://"+r.said["http"], r.said["events"], r.said["replay"])
 	}
-	path := writeFile(t, cfg.String())
+	return meshFrom(t, n, cfg.String())
+}
+
+// meshFrom starts n peers with one configuration and waits until all are ready
+// and see each other.
+func meshFrom(t *testing.T, n int, config string) []*process {
+	t.Helper()
+	path := writeFile(t, config)
 	var peers []*process
 	for i := range n {
 		args := []string{
