@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/kvevents",
 		"router/kvevents/zmtp", "router/token", "router/openai", "router/proxy", "router/fleet", "router/console",
 	},
-	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "simulation/replica", "simulation/workload"},
+	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/kvevents", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
 	"simulation/workload": {},
 	"simulation/demo":     {"simulation/workload", "router/console"},

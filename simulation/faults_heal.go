@@ -1,0 +1,215 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+)
+
+// Times of a healed mesh, ms.
+const (
+	askedEveryMs = 50
+	quietMs      = 6_000
+)
+
+// heal ends all faults. Engines say one thing more, so that what was missed at
+// the very end shows as a hole, and then nothing.
+func (r *faultRun) heal() {
+	r.healed = true
+	r.trace("----", "healed")
+	for _, undo := range r.undo {
+		undo()
+	}
+	r.undo = nil
+	for _, e := range r.engines {
+		e.calm, e.dropped, e.repeated = true, 0, 0
+		r.after(3_500, func() { e.up = true })
+		r.after(6_000, e.emit)
+		r.after(7_000, e.emit)
+	}
+}
+
+// converge runs until all live peers are equal and true, within the bound.
+func (r *faultRun) converge() (tookMs int64, ok bool) {
+	from := r.now
+	r.runUntil(from + 7_500)
+	end := from + r.cfg.Bound.Milliseconds()
+	for {
+		why := r.difference()
+		if why == "" && tookMs == 0 {
+			r.trace("----", "converged")
+			tookMs = r.now - from
+		}
+		if why == "" {
+			why = r.notReady()
+		}
+		if why == "" {
+			return tookMs, true
+		}
+		if r.now >= end {
+			r.violate("ConvergenceBound", nil, "not converged %v after the faults ended: %s", r.cfg.Bound, why)
+			return r.now - from, false
+		}
+		r.runUntil(r.now + askedEveryMs)
+	}
+}
+
+// difference names the first thing in which a live peer differs from another
+// or from the truth; "" if there is none (properties 10 and 13).
+func (r *faultRun) difference() string {
+	live := r.live()
+	for _, p := range live {
+		if n := p.core.Stats().Divergent; n > 0 {
+			return fmt.Sprintf("%s holds %d streams for divergent", p.name, n)
+		}
+		if why := r.unequal(live[0], p); why != "" {
+			return why
+		}
+		if why := r.wrongLoads(p); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// notReady names a peer that does not think itself ready. One that took three
+// snapshots of a stream says so for a minute.
+func (r *faultRun) notReady() string {
+	for _, p := range r.live() {
+		if !p.ready && !p.draining {
+			return fmt.Sprintf("%s is not ready: %s", p.name, p.reason)
+		}
+	}
+	return ""
+}
+
+// unequal compares two peers: contexts, sums, matches, intents.
+func (r *faultRun) unequal(a, b *faultPeer) string {
+	for _, e := range r.engines {
+		da, _ := a.index.Digest(e.stream)
+		db, _ := b.index.Digest(e.stream)
+		da.Context.LastTS, db.Context.LastTS = 0, 0
+		if !da.Context.Equal(&db.Context) || da.Base != db.Base {
+			return fmt.Sprintf("%s: %s has %+v, %s %+v", e.name, a.name, da, b.name, db)
+		}
+		for i := range r.library.prompts {
+			ga, gb := r.depth(a, e, i), r.depth(b, e, i)
+			if ga != gb {
+				return fmt.Sprintf("%s prompt %d: %s shows %v, %s %v", e.name, i, a.name, ga, b.name, gb)
+			}
+		}
+	}
+	if ia, ib := a.state.Intents(), b.state.Intents(); !maps.Equal(ia, ib) {
+		return fmt.Sprintf("intents: %s has %v, %s %v", a.name, ia, b.name, ib)
+	}
+	return ""
+}
+
+// depth is the confirmed part of a match.
+func (r *faultRun) depth(p *faultPeer, e *faultEngine, prompt int) [3]int {
+	p.index.Match(r.library.prompts[prompt].keys, &r.view)
+	d := r.view.Depth(p.index.Ref(e.stream))
+	return [3]int{d.GPU, d.CPU, d.Any}
+}
+
+// wrongLoads compares a peer's load sums with what the live peers wrote: the
+// dead ones' parts left exactly (property 13).
+func (r *faultRun) wrongLoads(p *faultPeer) string {
+	for _, e := range r.engines {
+		var waiting, streams int32
+		for _, q := range r.live() {
+			waiting += q.state.own[e.stream].Waiting
+			streams += q.state.own[e.stream].Streams
+		}
+		if s := p.state.loads.Sum(e.stream); s.Waiting != waiting || s.Streams != streams {
+			return fmt.Sprintf("%s sums %d waiting and %d streams at %s, the peers' own are %d and %d", p.name, s.Waiting, s.Streams, e.name, waiting, streams)
+		}
+	}
+	return ""
+}
+
+// finish checks what must hold of a mesh at rest: it equals the engines, says
+// nothing more of slots, and stays so.
+func (r *faultRun) finish() {
+	for _, e := range r.engines {
+		r.check(e.stream)
+		r.equalsTruth(e)
+		r.noHastyLoss(e)
+	}
+	slots := r.slotFrames()
+	r.runUntil(r.now + quietMs)
+	if n := r.slotFrames() - slots; n != 0 {
+		r.violate("NoEcho", nil, "%d slots frames in %d ms at rest", n, quietMs)
+	}
+	if why := r.difference(); why != "" {
+		r.violate("StrongEventualConsistency", nil, "after convergence: %s", why)
+	}
+}
+
+func (r *faultRun) slotFrames() (n uint64) {
+	for _, p := range r.live() {
+		n += p.core.Stats().Sent["slots"].Frames
+	}
+	return n
+}
+
+// equalsTruth compares the mesh with an engine's cache: exactly, if every slot
+// of the process reached somebody (property 12).
+func (r *faultRun) equalsTruth(e *faultEngine) {
+	p := r.live()[0]
+	d, _ := p.index.Digest(e.stream)
+	c := &d.Context
+	if p.index.Quarantined(e.stream) {
+		return
+	}
+	life, top := e.epochs[c.Epoch], uint64(len(e.log()))
+	if life != e.life || c.Floor != top || len(c.Above)+len(c.Lost) > 0 {
+		r.violate("EqualsTruth", p, "%s: process %d up to slot %d, the mesh has process %d in %+v", e.name, e.life, top, life, *c)
+		return
+	}
+	if len(c.Voids) > 0 || c.Anchor != 1 {
+		return // a batch was lost: its removals may be among what is shown
+	}
+	if d.Base.Count != uint64(len(e.held)) {
+		r.violate("EqualsTruth", p, "%s: %d facts, the engine holds %d blocks", e.name, d.Base.Count, len(e.held))
+	}
+	for i := range r.library.prompts {
+		if got, want := r.depth(p, e, i), e.depth(&r.library.prompts[i]); got != want {
+			r.violate("EqualsTruth", p, "%s shows %v blocks of prompt %d, the engine holds %v", e.name, got, i, want)
+		}
+	}
+}
+
+// depth is how many blocks of a prompt the engine holds from its start on.
+func (e *faultEngine) depth(p *prompt) (out [3]int) {
+	for class := range out {
+		for _, node := range p.nodes {
+			copies := 0
+			for tier, n := range e.held[e.handle(node)] {
+				if tier <= class {
+					copies += n
+				}
+			}
+			if copies == 0 {
+				break
+			}
+			out[class]++
+		}
+	}
+	return out
+}
+
+// noHastyLoss checks that what stayed lost is in no live peer's ring
+// (property 21).
+func (r *faultRun) noHastyLoss(e *faultEngine) {
+	for _, p := range r.live() {
+		d, _ := p.index.Digest(e.stream)
+		if len(d.Context.Voids) == 0 {
+			continue
+		}
+		for _, q := range r.live() {
+			for _, s := range q.index.Slots(e.stream, d.Context.Epoch, d.Context.Voids, 1<<20) {
+				r.violate("HastyLoss", p, "slot %d of %s is void, and %s still has it", s.Seq, e.name, q.name)
+			}
+		}
+	}
+}

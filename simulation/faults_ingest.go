@@ -1,0 +1,290 @@
+package simulation
+
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/kvevents"
+)
+
+// Times of ingest, ms, as in package router.
+const (
+	letGoMs      = 3_000 // an owner no more goes on listening so long
+	lossAfterMs  = 5_000 // from "the engine cannot" to "lost"
+	missingForMs = 30_000
+	staleOwnerMs = 1_500
+)
+
+// follower is one peer's connection to one engine, with the real tracker. The
+// sockets between them are events of the agenda.
+type follower struct {
+	peer   *faultPeer
+	engine *faultEngine
+	track  *kvevents.Tracker
+	first  bool
+	lostAt int64 // since when this peer is no owner; 0: it is one
+
+	up     bool
+	conn   int   // numbers connections; what an old one carries is gone
+	replay int   // numbers replays
+	lastAt int64 // latest arrival planned
+}
+
+// lossTalk is somebody's word that slots cannot be had.
+type lossTalk struct {
+	epoch uint64
+	spans []crdt.Span
+	at    int64
+}
+
+// owners are those of a stream as this peer sees it.
+func (p *faultPeer) owners(id crdt.StreamID) []crdt.PeerID {
+	var peers []crdt.PeerID
+	if !p.draining {
+		peers = append(peers, p.id)
+	}
+	for _, info := range p.core.Peers() {
+		if info.Member && info.Ready && !info.Draining && info.ViewAge < staleOwnerMs {
+			peers = append(peers, info.ID)
+		}
+	}
+	return gossip.Owners(id, peers, 2)
+}
+
+// reconcile follows what is owned and lets go of the rest.
+func (p *faultPeer) reconcile(now int64) {
+	for _, e := range p.run.engines {
+		rank := slices.Index(p.owners(e.stream), p.id)
+		f := p.follows[e.stream]
+		switch {
+		case f == nil && rank >= 0:
+			f = &follower{peer: p, engine: e, track: kvevents.NewTracker(true), first: rank == 0}
+			p.follows[e.stream] = f
+			f.connect()
+		case f == nil:
+		case rank >= 0:
+			f.first, f.lostAt = rank == 0, 0
+		case f.lostAt == 0:
+			f.first, f.lostAt = false, now
+		case now-f.lostAt > letGoMs:
+			f.conn++
+			f.replay++
+			delete(p.follows, e.stream)
+		}
+	}
+}
+
+// hears reports whether the engine's bytes reach the peer.
+func (f *follower) hears() bool { return f.engine.up && f.engine.cutOff[f.peer.slot] == 0 }
+
+func (f *follower) delay() int64 { return 1 + f.peer.run.net.rng.Int64N(5) }
+
+// connect dials until it succeeds.
+func (f *follower) connect() {
+	f.conn++
+	conn := f.conn
+	f.peer.run.after(f.delay()+f.peer.run.net.rng.Int64N(100), func() {
+		if f.conn != conn || !f.peer.alive {
+			return
+		}
+		if !f.hears() {
+			f.peer.run.after(200, f.connectAgain(conn))
+			return
+		}
+		f.up = true
+		f.peer.do(func() { f.step(kvevents.Connected{}) })
+	})
+}
+
+func (f *follower) connectAgain(conn int) func() {
+	return func() {
+		if f.conn == conn {
+			f.connect()
+		}
+	}
+}
+
+// disconnect ends the connection; what was on its way is lost.
+func (f *follower) disconnect() {
+	f.up = false
+	f.connect()
+}
+
+// publish sends one live batch, in order; some are missed, some come twice.
+func (f *follower) publish(s crdt.Slot) {
+	rng := f.peer.run.net.rng
+	if !f.up || !f.hears() || rng.Float64() < f.engine.dropped {
+		return
+	}
+	f.arrive(s, 0)
+	if rng.Float64() < f.engine.repeated {
+		f.arrive(s, rng.Int64N(500))
+	}
+}
+
+func (f *follower) arrive(s crdt.Slot, late int64) {
+	r, conn := f.peer.run, f.conn
+	at := max(f.lastAt, r.now+f.delay())
+	if late == 0 {
+		f.lastAt = at
+	}
+	r.after(at-r.now+late, func() {
+		f.peer.do(func() {
+			if f.conn == conn {
+				f.step(kvevents.Live{Slot: s})
+			}
+		})
+	})
+}
+
+func (f *follower) tick() { f.step(kvevents.Tick{}) }
+
+// step feeds the tracker and does what it says.
+func (f *follower) step(ev kvevents.TrackerEvent) {
+	p, now := f.peer, f.peer.now()
+	var prior kvevents.Prior
+	if k, ok := p.index.Prior(f.engine.stream); ok {
+		prior = kvevents.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS}
+	}
+	out := f.track.Step(now, prior, ev)
+	if out.Minted {
+		p.run.trace(p.name, "mints epoch %d of %s at slot %d", out.Epoch, f.engine.name, out.Anchor)
+	}
+	if len(out.Deliver) > 0 {
+		f.deliver(&out, now)
+	}
+	if len(out.Exhausted) > 0 {
+		p.exhausted(f.engine.stream, out.Epoch, out.Exhausted, now)
+	}
+	if out.StopReplay || out.Replay != nil {
+		f.replay++
+	}
+	if out.Replay != nil {
+		f.play(*out.Replay)
+	}
+}
+
+// deliver is the event path: slots -> index -> mesh.
+func (f *follower) deliver(out *kvevents.Output, now int64) {
+	p, id := f.peer, f.engine.stream
+	p.run.noteEpoch(f, out)
+	d := crdt.Delta{Stream: id, Epoch: out.Epoch, Anchor: out.Anchor, Slots: out.Deliver}
+	if res := p.index.Apply(&d, now); res.Stale || res.Overflow {
+		p.run.trace(p.name, "%d slots of %s not taken: stale %v, overflow %v", len(d.Slots), f.engine.name, res.Stale, res.Overflow)
+		return
+	}
+	p.step(gossip.Ingested{Stream: id, Epoch: out.Epoch, Slots: out.Deliver, ReceivedAt: now, First: f.first})
+}
+
+// play answers a replay request: it is lossy, and its end may not be heard.
+func (f *follower) play(ask kvevents.ReplayFrom) {
+	r, run, life := f.peer.run, f.replay, f.engine.life
+	wait := 2 * f.delay()
+	if ask.Again {
+		wait += 100 + r.net.rng.Int64N(200)
+	}
+	r.after(wait, func() {
+		if f.replay != run {
+			return
+		}
+		if !f.hears() || f.engine.life != life {
+			r.after(500, func() { f.replayed(run, nil, false) })
+			return
+		}
+		log := f.engine.log()
+		log = log[max(0, len(log)-replaySlots):]
+		var got []crdt.Slot
+		for _, s := range log {
+			if s.Seq >= ask.From && r.net.rng.Float64() >= f.engine.dropped {
+				got = append(got, s)
+			}
+		}
+		if r.net.rng.Float64() < f.engine.dropped {
+			f.replayed(run, got, false)
+			return
+		}
+		f.replayed(run, got, true)
+	})
+}
+
+func (f *follower) replayed(run int, slots []crdt.Slot, complete bool) {
+	f.peer.do(func() {
+		for _, s := range slots {
+			if f.replay == run {
+				f.step(kvevents.Replayed{Slot: s})
+			}
+		}
+		if f.replay == run {
+			f.step(kvevents.ReplayEnded{Complete: complete})
+		}
+	})
+}
+
+// missing is the core's word that no live peer has these slots.
+func (p *faultPeer) missing(id crdt.StreamID, spans []crdt.Span) {
+	prior, ok := p.index.Prior(id)
+	if !ok {
+		return
+	}
+	p.absent[id] = lossTalk{prior.Epoch, spans, p.now()}
+	if f := p.follows[id]; f != nil {
+		f.step(kvevents.Wanted{Spans: spans})
+	}
+}
+
+// exhausted is the engine's word that it cannot give them.
+func (p *faultPeer) exhausted(id crdt.StreamID, epoch uint64, spans []crdt.Span, now int64) {
+	if have, ok := p.pending[id]; ok && have.epoch == epoch && slices.Equal(have.spans, spans) {
+		return
+	}
+	p.pending[id] = lossTalk{epoch, spans, now}
+}
+
+// declare gives slots up that neither a peer nor the engine has.
+func (p *faultPeer) declare(now int64) {
+	for _, e := range p.run.engines {
+		a, ok := p.pending[e.stream]
+		if !ok {
+			continue
+		}
+		no, asked := p.absent[e.stream]
+		if now-a.at < lossAfterMs || !asked || no.epoch != a.epoch || now-no.at > missingForMs {
+			if now-a.at > missingForMs {
+				delete(p.pending, e.stream)
+			}
+			continue
+		}
+		if f := p.follows[e.stream]; f != nil && f.lostAt == 0 {
+			p.lose(e.stream, a.epoch, bothSpans(a.spans, no.spans), now)
+		}
+		delete(p.pending, e.stream)
+	}
+}
+
+// lose declares those of the slots lost that are still missing.
+func (p *faultPeer) lose(id crdt.StreamID, epoch uint64, spans []crdt.Span, now int64) {
+	spans = bothSpans(spans, p.index.Holes(id))
+	if len(spans) == 0 {
+		return
+	}
+	d, out := p.index.Declare(id, epoch, spans, now)
+	if len(d.Lost) == 0 || out.Stale {
+		return
+	}
+	p.run.trace(p.name, "declares %v of %s lost", spans, id)
+	p.step(gossip.Ingested{Stream: id, Epoch: epoch, Lost: spans, ReceivedAt: now, First: true})
+}
+
+// bothSpans are the ranges that lie in both lists.
+func bothSpans(a, b []crdt.Span) []crdt.Span {
+	var out []crdt.Span
+	for _, x := range a {
+		for _, y := range b {
+			if from, to := max(x.From, y.From), min(x.To, y.To); from <= to {
+				out = append(out, crdt.Span{From: from, To: to})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,107 @@
+package simulation
+
+import (
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+// membersMs is how often membership looks around.
+const membersMs = 100
+
+// sight is what membership tells one peer of another slot.
+type sight struct {
+	id              crdt.PeerID
+	up              bool
+	ready, draining bool
+	changing        int64 // since when what is seen differs from what was told; 0: it does not
+	suspectTo       int64 // taken for dead until then, wrongly
+}
+
+// lookAround plays serf: a peer is alive for another if some path of at most
+// one hop in between passes both ways. Failure and return are told late.
+func (r *faultRun) lookAround() bool {
+	for _, x := range r.peers {
+		if !x.alive || x.stalled {
+			continue
+		}
+		for _, y := range r.peers {
+			if y.slot != x.slot {
+				r.look(x, y)
+			}
+		}
+	}
+	return true
+}
+
+func (r *faultRun) look(x, y *faultPeer) {
+	s := x.sees[y.slot]
+	if s == nil {
+		s = &sight{}
+		x.sees[y.slot] = s
+	}
+	suspected := r.now < s.suspectTo
+	alive := y.alive && !y.stalled && !suspected && r.reach(x, y)
+	switch {
+	case s.up && alive && s.id == y.id:
+		s.changing = 0
+		if s.ready != y.ready || s.draining != y.draining {
+			r.tell(x, y, s)
+		}
+	case s.up && (!alive || s.id != y.id):
+		if r.wait(s, r.downMs(y, s, suspected)) {
+			s.up, s.changing = false, 0
+			r.trace(x.name, "takes %s for dead", y.name)
+			x.step(gossip.MemberDown{Peer: s.id, Left: y.left})
+		}
+	case !s.up && alive:
+		if s.id != y.id || r.wait(s, r.cfg.RejoinMs) {
+			s.changing = 0
+			r.trace(x.name, "sees %s", y.name)
+			r.tell(x, y, s)
+		}
+	default:
+		s.changing = 0
+	}
+}
+
+func (r *faultRun) downMs(y *faultPeer, s *sight, suspected bool) int64 {
+	if suspected || y.left && s.id == y.id {
+		return 0
+	}
+	return r.cfg.DetectMs
+}
+
+// wait reports whether a change has been seen for ms.
+func (r *faultRun) wait(s *sight, ms int64) bool {
+	if s.changing == 0 {
+		s.changing = r.now
+	}
+	return r.now-s.changing >= ms
+}
+
+func (r *faultRun) tell(x, y *faultPeer, s *sight) {
+	s.id, s.up, s.ready, s.draining = y.id, true, y.ready, y.draining
+	x.step(gossip.MemberUp{Peer: y.id, Name: y.name, Ready: y.ready, Draining: y.draining})
+}
+
+// reach reports whether probes find a way, direct or by one other peer.
+func (r *faultRun) reach(x, y *faultPeer) bool {
+	if r.net.both(x.slot, y.slot) {
+		return true
+	}
+	for _, z := range r.peers {
+		if z.alive && !z.stalled && z != x && z != y && r.net.both(x.slot, z.slot) && r.net.both(z.slot, y.slot) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *faultRun) byID(id crdt.PeerID) *faultPeer {
+	for _, p := range r.peers {
+		if p.id == id {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package simulation
+
+import (
+	"math/rand/v2"
+
+	"github.com/banyan-llm/banyan/gossip"
+)
+
+// network carries frames between peers as TCP does: in order, whole, late, or
+// not at all because the connection ended. Peers are named by their slot: one
+// that comes back after a kill has the slot of the one before.
+type network struct {
+	*agenda
+	rng      *rand.Rand
+	delayMs  int64
+	jitterMs int64
+	cuts     map[[2]int]int // direction -> cuts in force
+	slow     map[int]float64
+	conns    gossip.Conn
+	pipes    []*pipe
+	bytes    uint64
+}
+
+// pipe is one connection.
+type pipe struct {
+	class gossip.Class
+	ends  [2]*pipeEnd
+	open  bool
+}
+
+type pipeEnd struct {
+	peer   *faultPeer
+	conn   gossip.Conn
+	pipe   *pipe
+	other  *pipeEnd
+	lastAt int64    // latest arrival planned at the other end
+	held   []func() // what waits for a cut to end
+}
+
+func newNetwork(a *agenda, cfg *FaultConfig, seed uint64) *network {
+	return &network{
+		agenda: a, rng: rand.New(rand.NewPCG(seed, 0x4e7)), delayMs: cfg.DelayMs, jitterMs: cfg.JitterMs,
+		cuts: map[[2]int]int{}, slow: map[int]float64{},
+	}
+}
+
+// cut adds one cut of a direction, or takes it back.
+func (n *network) cut(from, to, by int) {
+	k := [2]int{from, to}
+	if n.cuts[k] += by; n.cuts[k] <= 0 {
+		delete(n.cuts, k)
+	}
+	if by < 0 {
+		n.release()
+	}
+}
+
+func (n *network) passes(from, to int) bool { return n.cuts[[2]int{from, to}] == 0 }
+
+// both reports whether two slots reach each other directly.
+func (n *network) both(i, j int) bool { return n.passes(i, j) && n.passes(j, i) }
+
+// release sends what waited for cuts that are over.
+func (n *network) release() {
+	for _, p := range n.pipes {
+		for _, e := range p.ends {
+			if len(e.held) == 0 || !n.passes(e.peer.slot, e.other.peer.slot) {
+				continue
+			}
+			held := e.held
+			e.held = nil
+			for _, f := range held {
+				f()
+			}
+		}
+	}
+}
+
+// delay draws one way's time, ms.
+func (n *network) delay(from, to int) int64 {
+	d := float64(n.delayMs)
+	if n.jitterMs > 0 {
+		d += float64(n.rng.Int64N(n.jitterMs + 1))
+	}
+	return int64(d * max(n.slow[from], n.slow[to], 1))
+}
+
+// dial connects x to y if frames pass both ways.
+func (n *network) dial(x, y *faultPeer, class gossip.Class) {
+	n.after(2*n.delay(x.slot, y.slot), func() {
+		if x.alive && y.alive && !x.stalled && !y.stalled && n.both(x.slot, y.slot) {
+			n.connect(x, y, class)
+		}
+	})
+}
+
+func (n *network) connect(x, y *faultPeer, class gossip.Class) {
+	p := &pipe{class: class, open: true}
+	for i, z := range []*faultPeer{x, y} {
+		n.conns++
+		p.ends[i] = &pipeEnd{peer: z, conn: n.conns, pipe: p}
+		z.pipes[n.conns] = p.ends[i]
+	}
+	p.ends[0].other, p.ends[1].other = p.ends[1], p.ends[0]
+	n.pipes = append(n.pipes, p)
+	x.step(gossip.Connected{Conn: p.ends[0].conn, Class: class, Dialed: true, Expect: y.id})
+	y.step(gossip.Connected{Conn: p.ends[1].conn, Class: class})
+}
+
+// send plans a frame's arrival, and that its sender may write again.
+func (n *network) send(x *faultPeer, s gossip.Send) {
+	e := x.pipes[s.Conn]
+	if e == nil || !e.pipe.open {
+		return
+	}
+	n.bytes += uint64(len(s.Data))
+	n.deliver(e, func() {
+		e.other.peer.step(gossip.Received{Conn: e.other.conn, Data: s.Data})
+		if e.pipe.class == gossip.Bulk {
+			n.after(0, func() {
+				if e.pipe.open {
+					x.step(gossip.Writable{Conn: e.conn})
+				}
+			})
+		}
+	})
+}
+
+// deliver does something at the other end, after all that was sent before.
+func (n *network) deliver(e *pipeEnd, do func()) {
+	from, to := e.peer.slot, e.other.peer.slot
+	if !n.passes(from, to) || len(e.held) > 0 {
+		e.held = append(e.held, func() { n.deliver(e, do) })
+		return
+	}
+	e.lastAt = max(e.lastAt, n.now+n.delay(from, to))
+	n.after(e.lastAt-n.now, func() {
+		if e.pipe.open {
+			do()
+		}
+	})
+}
+
+// hangup closes a connection from one end; the other hears of it in order, or
+// by silence if nothing passes.
+func (n *network) hangup(x *faultPeer, id gossip.Conn) {
+	e := x.pipes[id]
+	if e == nil || !e.pipe.open {
+		return
+	}
+	delete(x.pipes, id)
+	if !n.passes(x.slot, e.other.peer.slot) {
+		n.end(e.pipe)
+		return
+	}
+	n.deliver(e, func() {
+		n.end(e.pipe)
+		delete(e.other.peer.pipes, e.other.conn)
+		e.other.peer.step(gossip.Disconnected{Conn: e.other.conn})
+	})
+}
+
+// breakPipes ends the connections that match, at both ends.
+func (n *network) breakPipes(match func(x, y *faultPeer) bool) {
+	for _, p := range append([]*pipe(nil), n.pipes...) {
+		if !p.open || !match(p.ends[0].peer, p.ends[1].peer) && !match(p.ends[1].peer, p.ends[0].peer) {
+			continue
+		}
+		n.end(p)
+		for _, e := range p.ends {
+			delete(e.peer.pipes, e.conn)
+			n.after(0, func() { e.peer.step(gossip.Disconnected{Conn: e.conn}) })
+		}
+	}
+}
+
+// end closes a pipe and forgets it.
+func (n *network) end(p *pipe) {
+	p.open = false
+	kept := n.pipes[:0]
+	for _, q := range n.pipes {
+		if q.open {
+			kept = append(kept, q)
+		}
+	}
+	clear(n.pipes[len(kept):])
+	n.pipes = kept
+}

@@ -1,0 +1,185 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	realindex "github.com/banyan-llm/banyan/router/index"
+)
+
+// faultPeer is one router as far as replication goes: the real core, the real
+// index, the real trackers, and between them what router does.
+type faultPeer struct {
+	run   *faultRun
+	slot  int
+	name  string
+	id    crdt.PeerID
+	core  *gossip.Core
+	index *realindex.Index
+	state faultState
+	clock peerClock
+	pipes map[gossip.Conn]*pipeEnd
+	wake  int64 // true time of the next tick planned; 0 none
+
+	alive    bool
+	left     bool // drained and gone: a goodbye, no failure
+	draining bool
+	stalled  bool
+	backlog  []func() // what came while stalled
+	ready    bool
+	reason   string
+	requests int // under way
+
+	sees    map[int]*sight
+	follows map[crdt.StreamID]*follower
+	absent  map[crdt.StreamID]lossTalk
+	pending map[crdt.StreamID]lossTalk
+	checked map[crdt.StreamID]*checkedStream
+}
+
+// boot starts a peer in a slot, with nothing.
+func (r *faultRun) boot(slot int) *faultPeer {
+	r.births++
+	rng := rand.New(rand.NewPCG(r.cfg.Seed, 0xb007<<16|uint64(r.births)))
+	p := &faultPeer{
+		run: r, slot: slot, name: peerName(slot), alive: true, pipes: map[gossip.Conn]*pipeEnd{},
+		sees: map[int]*sight{}, follows: map[crdt.StreamID]*follower{},
+		absent: map[crdt.StreamID]lossTalk{}, pending: map[crdt.StreamID]lossTalk{},
+		checked: map[crdt.StreamID]*checkedStream{}, clock: peerClock{last: r.now, skewMs: r.skews[slot]},
+	}
+	for i := range p.id {
+		p.id[i] = byte(rng.Uint32())
+	}
+	p.index = realindex.New(realindex.Config{Hasher: r.library.hasher, RingBytes: r.cfg.RingBytes, Predictions: 4096})
+	p.state = faultState{p.index, newFaultTables(p.id)}
+	core, err := gossip.New(gossip.Config{
+		Self: p.id, Name: p.name, Label: "faults", Fingerprint: r.library.hasher.Fingerprint(), State: p.state, Rand: rng,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("invariant: %v", err))
+	}
+	p.core = core
+	if slot == len(r.peers) {
+		r.peers = append(r.peers, p)
+	} else {
+		r.peers[slot] = p
+	}
+	r.trace(p.name, "starts, empty, as %v", p.id)
+	p.step(gossip.Tick{})
+	r.every(houseMs, func() bool {
+		p.do(p.house)
+		return p.alive
+	})
+	return p
+}
+
+// houseMs is how often a peer looks after its streams and memory.
+const houseMs = 250
+
+// now is the time on the peer's own clock.
+func (p *faultPeer) now() int64 { return p.clock.read(p.run.now) }
+
+// do lets the peer do something, now or when it is no longer stalled.
+func (p *faultPeer) do(f func()) {
+	switch {
+	case !p.alive:
+	case p.stalled:
+		p.backlog = append(p.backlog, f)
+	default:
+		f()
+	}
+}
+
+// resume works off what came while the peer was stalled.
+func (p *faultPeer) resume() {
+	p.stalled = false
+	todo := p.backlog
+	p.backlog = nil
+	for _, f := range todo {
+		p.do(f)
+	}
+}
+
+// step gives the core one event.
+func (p *faultPeer) step(ev gossip.Event) {
+	p.do(func() {
+		now := p.now()
+		effects := p.core.Step(now, ev)
+		for _, e := range effects {
+			p.effect(e)
+		}
+		p.plan(p.core.NextTick() - now)
+	})
+}
+
+// plan sees to it that the core is stepped ms from now.
+func (p *faultPeer) plan(ms int64) {
+	at := p.run.now + max(ms, 1)
+	if p.wake != 0 && p.wake <= at && p.wake > p.run.now {
+		return
+	}
+	p.wake = at
+	p.run.after(at-p.run.now, func() {
+		if p.wake == at {
+			p.wake = 0
+			p.step(gossip.Tick{})
+		}
+	})
+}
+
+// effect carries out what the core wants. Nothing comes back to any core
+// within the same step.
+func (p *faultPeer) effect(e gossip.Effect) {
+	r := p.run
+	switch e := e.(type) {
+	case gossip.Send:
+		if e.Kind == "slots" || e.Kind == "want" || e.Kind == "snapshot" {
+			r.traceFrame(p, e)
+		}
+		r.net.send(p, e)
+	case gossip.Dial:
+		if y := r.byID(e.Peer); y != nil {
+			r.net.dial(p, y, e.Class)
+		}
+	case gossip.Hangup:
+		r.trace(p.name, "hangs up: %s", e.Reason)
+		r.net.hangup(p, e.Conn)
+	case gossip.Refused:
+		r.violate("Refused", p, "refused a peer of its own mesh: %s", e.Reason)
+	case gossip.CutSnapshot:
+		r.after(r.net.rng.Int64N(20), func() { p.do(func() { p.cutSnapshot(e.Stream) }) })
+	case gossip.JoinSnapshot:
+		r.after(r.net.rng.Int64N(20), func() { p.do(func() { p.joinSnapshot(e.Snapshot) }) })
+	case gossip.Missing:
+		r.after(0, func() { p.do(func() { p.missing(e.Stream, e.Spans) }) })
+	case gossip.Caught:
+		p.ready, p.reason = e.Ready, e.Reason
+		r.trace(p.name, "ready %v: %s", e.Ready, e.Reason)
+	}
+}
+
+func (p *faultPeer) cutSnapshot(id crdt.StreamID) {
+	p.step(gossip.SnapshotCut{Stream: id, Snapshot: p.index.Cut(id)})
+}
+
+func (p *faultPeer) joinSnapshot(s *crdt.Snapshot) {
+	err := p.index.Join(s, p.now())
+	p.run.trace(p.name, "joins a snapshot of %s at floor %d: %v", s.Stream, s.Context.Floor, err)
+	p.step(gossip.SnapshotJoined{Stream: s.Stream, Err: err})
+}
+
+// house is what router's housekeeping and ingest do now and then.
+func (p *faultPeer) house() {
+	now := p.now()
+	for p.index.Maintain(now, 4096) {
+	}
+	p.reconcile(now)
+	p.declare(now)
+	for _, e := range p.run.engines {
+		if f := p.follows[e.stream]; f != nil {
+			f.tick()
+		}
+	}
+}
