@@ -141,7 +141,7 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 	switch body.Endpoint {
 	case openai.Chat, openai.Completions:
 		q.Text, q.Body = body.AppendCanonical, body.PromptBody
-		if at := oracle(replicas); at != nil {
+		if at := oracle(replicas, p.tokens.Resting); at != nil {
 			q.Engine = at.Spec.URL
 			if at.Spec.Credentials != "" {
 				q.Header = http.Header{"Authorization": {"Bearer " + at.Spec.Credentials}}
@@ -157,15 +157,22 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 }
 
 // oracle draws a replica that can render prompts, so that in a pool of several
-// engines equal prompts have equal keys; nil if none can.
-func oracle(replicas []*fleet.Replica) *fleet.Replica {
+// engines equal prompts have equal keys; nil if none can. One that rests, by
+// its URL, is drawn only if all do: else its share of the prompts would get
+// text keys while others could tell.
+func oracle(replicas []*fleet.Replica, resting func(url string) bool) (at *fleet.Replica) {
 	from := rand.IntN(len(replicas))
 	for i := range replicas {
-		if r := replicas[(from+i)%len(replicas)]; r.Engine() == "vllm" {
+		r := replicas[(from+i)%len(replicas)]
+		if r.Engine() != "vllm" {
+			continue
+		}
+		if !resting(r.Spec.URL) {
 			return r
 		}
+		at = r
 	}
-	return nil
+	return at
 }
 
 // view is what this peer knows of its own knowledge now.

@@ -275,6 +275,14 @@ func (is *island) agree() {
 		}
 	}
 	is.equal()
+	begun := time.Now()
+	for _, name := range is.names { // a peer that was cut off asks engines for token ids again, in a while
+		eventually(is.t, name+" finds what the mesh knows", func() bool {
+			r, err := is.route(name, prompt(0))
+			return err == nil && r.Matched > 0
+		})
+	}
+	is.t.Logf("all find the same prefixes after %.1f s", time.Since(begun).Seconds())
 	for i := range prompts {
 		got := map[string]routed{}
 		for _, name := range is.names {

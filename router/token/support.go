@@ -7,11 +7,11 @@ import (
 
 // How long a replica is left alone.
 const (
-	reprobeAfter   = time.Minute      // has neither endpoint
-	coolAfter      = 3                // failures in a row
-	coolFirst      = 2 * time.Second  // then, doubling
-	coolMost       = 60 * time.Second // up to this
-	maxReplicas    = 4096             // remembered; more than a mesh has
+	reprobeAfter   = time.Minute     // has neither endpoint
+	coolAfter      = 3               // failures in a row
+	coolFirst      = 2 * time.Second // then, doubling
+	coolMost       = 8 * time.Second // up to this: so long may text keys outlive an outage
+	maxReplicas    = 4096            // remembered; more than a mesh has
 	renderSuffix   = "/render"
 	tokenizePath   = "/tokenize"
 	completions    = "/v1/completions"
@@ -24,6 +24,7 @@ type ability struct {
 	noTokenize bool
 	failures   int       // in a row
 	quietUntil time.Time // do not ask before
+	probing    bool      // one question was let through after a quiet time
 }
 
 // abilities remembers replicas by URL.
@@ -49,10 +50,18 @@ func (a *abilities) ask(url string, now time.Time, deadline time.Duration) (rend
 		return false, Cooling
 	}
 	if !r.quietUntil.IsZero() {
-		r.quietUntil = now.Add(deadline)
+		r.quietUntil, r.probing = now.Add(deadline), true
 		r.noRender, r.noTokenize = r.noRender && !r.noTokenize, false
 	}
 	return !r.noRender, ""
+}
+
+// resting reports whether the replica is being left alone.
+func (a *abilities) resting(url string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.replicas[url]
+	return r != nil && now.Before(r.quietUntil)
 }
 
 func (a *abilities) getLocked(url string) *ability {
@@ -79,7 +88,7 @@ func (a *abilities) missing(url string, render bool, now time.Time) {
 		r.noRender = true
 		return
 	}
-	r.noTokenize = true
+	r.noTokenize, r.probing = true, false
 	r.quietUntil = now.Add(reprobeAfter)
 }
 
@@ -88,14 +97,20 @@ func (a *abilities) answered(url string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.getLocked(url)
-	r.failures, r.quietUntil = 0, time.Time{}
+	r.failures, r.quietUntil, r.probing = 0, time.Time{}, false
 }
 
-// failed notes a time-out, a lost connection or a server error.
+// failed notes a time-out, a lost connection or a server error. Of many
+// questions that one outage fails together only those count that found the
+// replica not yet left alone, else a moment's outage would cool the longest.
 func (a *abilities) failed(url string, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.getLocked(url)
+	if now.Before(r.quietUntil) && !r.probing {
+		return
+	}
+	r.probing = false
 	if r.failures++; r.failures >= coolAfter {
 		pause := coolFirst << min(r.failures-coolAfter, 10)
 		r.quietUntil = now.Add(min(pause, coolMost))

@@ -369,6 +369,34 @@ func TestOneProbeAtATime(t *testing.T) {
 	}
 }
 
+// Many questions that fail together are one failure more, not many: after an
+// outage of a moment the replica is asked again within a moment.
+func TestABurstOfFailuresCoolsOnce(t *testing.T) {
+	a := abilities{replicas: make(map[string]*ability)}
+	now := time.Unix(100, 0)
+	for range 50 {
+		a.failed("u", now)
+	}
+	if !a.resting("u", now) || a.resting("v", now) {
+		t.Error("the wrong replica rests")
+	}
+	now = now.Add(coolFirst)
+	if _, refusal := a.ask("u", now, time.Second); refusal != "" || !a.resting("u", now) {
+		t.Fatalf("no probe after the first quiet time: %s", refusal)
+	}
+	a.failed("u", now) // the probe, refused at once
+	for _, quiet := range []time.Duration{2 * coolFirst, coolMost, coolMost} {
+		if _, refusal := a.ask("u", now.Add(quiet-1), time.Second); refusal != Cooling {
+			t.Fatalf("asked before %v passed", quiet)
+		}
+		now = now.Add(quiet)
+		if _, refusal := a.ask("u", now, time.Second); refusal != "" {
+			t.Fatalf("not probed after %v: %s", quiet, refusal)
+		}
+		a.failed("u", now)
+	}
+}
+
 func TestI4EqualQuestionsAreAskedOnce(t *testing.T) {
 	start := make(chan struct{})
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {

@@ -135,6 +135,12 @@ func (t *Tokenizer) Close() {
 	}
 }
 
+// Resting reports whether a replica is not asked now, because it failed or
+// cannot render prompts: better ask another one of the same pool.
+func (t *Tokenizer) Resting(engine string) bool {
+	return t.abilities.resting(engine, t.cfg.Now())
+}
+
 // Keys turns one prompt into keys: token ids as given, else an engine's within
 // the deadline, else text. It never fails. About 4 ns a token with token ids
 // or a cached answer, 1 ns a byte of text.
