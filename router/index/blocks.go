@@ -16,25 +16,20 @@ type blocks struct {
 	holder radix.Holder
 	sum    crdt.Sum // of what is visible (I4)
 
-	loose   map[uint64]*loose   // by handle
-	waiting map[uint64][]uint64 // parent handle -> handles of loose facts; may hold stale ones
-	spaced  map[uint64]spaced   // effective handle -> what it stands for; only where a space is set
-	spaces  map[uint64][]uint64 // base handle -> effective handles in use
+	looseFacts
+	anchors
+	doubt
+
+	spaced map[uint64]spaced   // effective handle -> what it stands for; only where a space is set
+	spaces map[uint64][]uint64 // base handle -> effective handles in use
 
 	undo  map[uint64]*saved // what handles were before the first fold above the floor
 	order []uint64          // keys of undo, oldest first
-	scan  []uint64          // handles still to be scanned after the tree
+
+	cutting bool // a snapshot is cut: no fact may move from loose to linked
 
 	keys    []radix.Key // scratch
 	handles []uint64    // scratch
-}
-
-// loose is a fact whose block key is unknown: its parent was never seen, or
-// nobody told its tokens (no hashes).
-type loose struct {
-	parent uint64   // handle
-	hashes []uint64 // token hashes of the page's grid blocks
-	meta   crdt.Meta
 }
 
 // spaced is an entry whose handle alone is ambiguous.
@@ -110,11 +105,12 @@ func (b *blocks) clear() {
 	shown := b.ref.shows(old)
 	b.holder = b.x.tree.AddHolder()
 	b.sum = crdt.Sum{}
-	b.loose, b.waiting, b.spaced, b.spaces = nil, nil, nil, nil
+	b.looseFacts, b.anchors, b.spaced, b.spaces = looseFacts{}, anchors{}, nil, nil
 	b.undo, b.order = nil, nil
 	if shown {
 		b.ref.show(b.holder)
 	}
+	b.trust()
 	b.x.drop(old)
 }
 
@@ -132,6 +128,7 @@ func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {
 			b.save(h)
 		}
 	}
+	b.x.held += len(handles)
 	put := func(old crdt.Meta) crdt.Meta { return old.Store(op.Mode, op.Tier, seq) }
 	if op.PerPage == 0 {
 		for _, h := range handles {
@@ -144,15 +141,13 @@ func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {
 		return
 	}
 	parent := b.effective(op.Parent, op.Space)
-	if f, ok := b.x.tree.Get(b.holder, parent); ok {
-		b.storeRun(f.Key, op.PerPage, handles, op.Hashes, put)
-		return
+	key, ok := b.keyOf(parent)
+	if !ok && op.Space != 0 {
+		key, ok = b.keyOf(op.Parent)
 	}
-	if op.Space != 0 {
-		if f, ok := b.x.tree.Get(b.holder, op.Parent); ok {
-			b.storeRun(f.Key, op.PerPage, handles, op.Hashes, put)
-			return
-		}
+	if ok {
+		b.storeRun(key, op.PerPage, handles, op.Hashes, put)
+		return
 	}
 	b.storeLoose(parent, op.PerPage, handles, op.Hashes, put)
 }
@@ -186,9 +181,10 @@ func (b *blocks) place(parent radix.Key, perPage int, keys []radix.Key, handles 
 			b.sum.KeyXOR ^= crdt.KeyHash(f.Handle, uint64(f.Key))
 		} else {
 			b.sum.Linked++
+			b.known(f.Handle)
 			if l, ok := b.loose[f.Handle]; ok {
 				old = l.meta
-				delete(b.loose, f.Handle)
+				b.dropLoose(f.Handle)
 			}
 		}
 		b.sum.KeyXOR ^= crdt.KeyHash(f.Handle, uint64(key))
@@ -199,6 +195,9 @@ func (b *blocks) place(parent radix.Key, perPage int, keys []radix.Key, handles 
 // change adjusts the fact part of the sum for one handle and returns the new
 // meta.
 func (b *blocks) change(handle uint64, old, now crdt.Meta) crdt.Meta {
+	if b.void != 0 {
+		b.weigh(handle, old, now)
+	}
 	space := uint64(0)
 	if len(b.spaced) > 0 {
 		if s, ok := b.spaced[handle]; ok {
@@ -214,50 +213,6 @@ func (b *blocks) change(handle uint64, old, now crdt.Meta) crdt.Meta {
 		b.sum.Facts ^= crdt.FactHash(handle, space, now)
 	}
 	return now
-}
-
-// storeLoose keeps pages whose parent is unknown until it comes. Pages that
-// are linked already (a repeated store) anchor the rest of the run.
-func (b *blocks) storeLoose(parent uint64, perPage int, handles []uint64, hashes crdt.Words, put func(crdt.Meta) crdt.Meta) {
-	for i, h := range handles {
-		if f, ok := b.x.tree.Get(b.holder, h); ok {
-			b.retouch(h, put)
-			if rest := handles[i+1:]; len(rest) > 0 {
-				b.storeRun(f.Key, perPage, rest, hashes[8*perPage*(i+1):], put)
-			}
-			return
-		}
-		l := b.looseAt(h)
-		l.parent = parent
-		l.hashes = l.hashes[:0]
-		for j := range perPage {
-			l.hashes = append(l.hashes, hashes.At(i*perPage+j))
-		}
-		l.meta = b.change(h, l.meta, put(l.meta))
-		b.wait(parent, h)
-		parent = h
-	}
-}
-
-func (b *blocks) wait(parent, child uint64) {
-	if b.waiting == nil {
-		b.waiting = map[uint64][]uint64{}
-	}
-	if !slices.Contains(b.waiting[parent], child) {
-		b.waiting[parent] = append(b.waiting[parent], child)
-	}
-}
-
-func (b *blocks) looseAt(h uint64) *loose {
-	if b.loose == nil {
-		b.loose = map[uint64]*loose{}
-	}
-	l := b.loose[h]
-	if l == nil {
-		l = &loose{}
-		b.loose[h] = l
-	}
-	return l
 }
 
 // touch changes a handle's meta wherever the fact is; a handle nobody knows
@@ -307,6 +262,7 @@ func (b *blocks) remove(op *crdt.Op, above bool) {
 			b.save(h)
 		}
 	}
+	b.x.held += len(handles)
 	drop := func(old crdt.Meta) crdt.Meta { return old.Remove(op.Mode, op.Tier) }
 	if len(b.loose) > 0 {
 		linked := handles[:0]
@@ -318,7 +274,7 @@ func (b *blocks) remove(op *crdt.Op, above bool) {
 			}
 			l.meta = b.change(h, l.meta, drop(l.meta))
 			if !l.meta.Present() {
-				delete(b.loose, h)
+				b.dropLoose(h)
 				b.release(h)
 			}
 		}
@@ -329,47 +285,20 @@ func (b *blocks) remove(op *crdt.Op, above bool) {
 	}
 }
 
-// link gives the loose facts that wait for a handle their keys, and those
-// that wait for them in turn.
-func (b *blocks) link(handle uint64, key radix.Key) {
-	type known struct {
-		handle uint64
-		key    radix.Key
-	}
-	todo := []known{{handle, key}}
-	for len(todo) > 0 {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		children, ok := b.waiting[at.handle]
-		if !ok {
-			continue
-		}
-		delete(b.waiting, at.handle)
-		for _, child := range children {
-			l, ok := b.loose[child]
-			if !ok || l.parent != at.handle || len(l.hashes) == 0 {
-				continue
-			}
-			k := at.key
-			keys := make([]radix.Key, 0, len(l.hashes))
-			for _, t := range l.hashes {
-				k = b.x.hasher.Chain(k, radix.TokenHash(t))
-				keys = append(keys, k)
-			}
-			b.place(at.key, len(keys), keys, []uint64{child}, func(old crdt.Meta) crdt.Meta { return old })
-			todo = append(todo, known{child, k})
-		}
-	}
-}
-
 // Sum adds up the visible facts. O(1).
 func (b *blocks) Sum() crdt.Sum { return b.sum }
 
 // Show makes readers see this incarnation. O(1).
-func (b *blocks) Show() { b.ref.show(b.holder) }
+func (b *blocks) Show() {
+	b.ref.show(b.holder)
+	b.mark()
+}
 
 // Drop forgets the facts, in steps later. The store is not used again.
 func (b *blocks) Drop() {
-	b.ref.hide(b.holder)
+	if b.ref.hide(b.holder) {
+		b.ref.flags.Store(0)
+	}
+	b.looseFacts, b.anchors, b.doubt = looseFacts{}, anchors{}, doubt{}
 	b.x.drop(b.holder)
 }

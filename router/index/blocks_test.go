@@ -286,7 +286,7 @@ func TestSnapshotCarriesEverything(t *testing.T) {
 		}
 		da, _ := a.Digest(testStream)
 		db, _ := b.Digest(testStream)
-		if digestOf(da) != digestOf(db) {
+		if agreed(da) != agreed(db) {
 			t.Fatalf("digests differ:\n%+v\n%+v", da, db)
 		}
 		sameDepths(t, a, b, world)
@@ -297,7 +297,7 @@ func TestSnapshotCarriesEverything(t *testing.T) {
 		}
 		da, _ = a.Digest(testStream)
 		db, _ = b.Digest(testStream)
-		if digestOf(da) != digestOf(db) {
+		if agreed(da) != agreed(db) {
 			t.Fatalf("digests differ after the rest:\n%+v\n%+v", da, db)
 		}
 		sameDepths(t, a, b, world)
@@ -317,8 +317,8 @@ func sameDepths(t *rapid.T, a, b *Index, world []page) {
 	}
 }
 
-// digestOf is the comparable part of a digest that peers must agree on.
-func digestOf(d crdt.Digest) any {
+// agreed is the comparable part of a digest that peers must agree on.
+func agreed(d crdt.Digest) any {
 	type comparable struct {
 		epoch, anchor, floor uint64
 		count, facts         uint64

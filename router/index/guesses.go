@@ -7,9 +7,12 @@ import (
 
 // Chain is a prompt as the index needs it: its namespace and block keys.
 type Chain struct {
-	Root  radix.Key
-	Keys  []radix.Key
-	Exact bool // keys of token ids, comparable with events
+	Root radix.Key
+	Keys []radix.Key
+	// Hashes, one per key, are only needed by Evidence; without them no orphans
+	// are linked.
+	Hashes []radix.TokenHash
+	Exact  bool // keys of token ids, comparable with events
 }
 
 // How long a prediction counts, ms.
@@ -65,15 +68,18 @@ func (g *guesses) Hide(space crdt.PredictionSpace, keys []uint64) {
 func (g *guesses) join(ps []crdt.Prediction, nowMs int64) (rejected int) {
 	rejected = g.lattice.Join(ps, nowMs)
 	if len(ps) > rejected && g.next == 0 {
-		g.next = nowMs
+		g.next = 1 // the lattice tells the time
 	}
 	return rejected
 }
 
-func (g *guesses) expire(nowMs int64) {
-	if g.next != 0 && nowMs >= g.next {
-		g.next = g.lattice.Expire(nowMs)
+// expire ends what is due at the earliest moment; more if there is another.
+func (g *guesses) expire(nowMs int64) (more bool) {
+	if g.next == 0 || nowMs < g.next {
+		return false
 	}
+	g.next = g.lattice.Expire(g.next)
+	return g.next != 0 && g.next <= nowMs
 }
 
 // Predict books a dispatch: the replica will soon hold the prompt's blocks.
@@ -86,15 +92,36 @@ func (x *Index) Predict(id crdt.StreamID, c *Chain, nowMs int64) {
 }
 
 // Evidence books an answer that reported n cached blocks. A replica that is
-// fed by events tells its cache itself: there evidence counts only where it
-// reaches deeper than the events do, as it does while their root is missing.
-// An answer that found less than was believed needs no entry: the request
-// itself has just brought those blocks in.
+// fed by events tells its cache itself: there evidence ends doubt, links
+// orphans, and counts only where it reaches deeper than the events do, as it
+// does while their root is missing. An answer that found less than was
+// believed needs no entry: the request itself has just brought those blocks
+// in. atMs is the time of the dispatch, confirmed what events vouched for then.
 func (x *Index) Evidence(id crdt.StreamID, c *Chain, n, confirmed int, atMs int64) {
-	if c.Exact && x.Ref(id).EventFed(atMs) && n <= confirmed {
-		return
+	n = min(n, len(c.Keys))
+	if c.Exact && x.Ref(id).EventFed(atMs) {
+		x.settle(id, c, n, confirmed, atMs)
+		if n <= confirmed {
+			return
+		}
 	}
-	x.guessed(id, c, min(n, len(c.Keys)), atMs, lastingTTL)
+	x.guessed(id, c, n, atMs, lastingTTL)
+}
+
+// settle tells a stream's store what an answer proved.
+func (x *Index) settle(id crdt.StreamID, c *Chain, n, confirmed int, atMs int64) {
+	x.on(id, atMs, func(s *crdt.Stream) {
+		b := blocksOf(s)
+		if b == nil || n < 0 {
+			return
+		}
+		if b.void != 0 && atMs >= b.lostAt {
+			b.confirm(c.Keys[:n])
+		}
+		if confirmed < len(c.Keys) {
+			b.tie(c, min(confirmed, n), n)
+		}
+	})
 }
 
 func (x *Index) guessed(id crdt.StreamID, c *Chain, n int, nowMs, ttl int64) {

@@ -32,6 +32,9 @@ type Index struct {
 	streams  map[crdt.StreamID]*crdt.Stream
 	dropping []radix.Holder // of tree, to be cleared in steps
 	guess    *guesses
+	now      int64 // latest time told, ms
+	held     int   // facts handled since mu was taken
+	worst    int   // most facts handled in one hold (I6)
 
 	refsMu sync.RWMutex // guards refs; inside mu or alone
 	refs   map[crdt.StreamID]*Ref
@@ -91,17 +94,6 @@ func (x *Index) streamLocked(id crdt.StreamID) *crdt.Stream {
 // mu held.
 func (x *Index) drop(h radix.Holder) { x.dropping = append(x.dropping, h) }
 
-// Apply joins a delta, local or remote (I1).
-func (x *Index) Apply(d *crdt.Delta, nowMs int64) crdt.Outcome {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	out := x.streamLocked(d.Stream).Apply(d, nowMs)
-	if out.NewSlots > 0 {
-		x.Ref(d.Stream).lastSlot.Store(nowMs)
-	}
-	return out
-}
-
 // Streams appends the ids of all known streams, sorted.
 func (x *Index) Streams(dst []crdt.StreamID) []crdt.StreamID {
 	x.mu.Lock()
@@ -124,7 +116,16 @@ func (x *Index) Digest(id crdt.StreamID) (crdt.Digest, bool) {
 	if s == nil || s.Epoch() == 0 {
 		return crdt.Digest{}, false
 	}
-	return s.Digest(), true
+	return digestOf(s), true
+}
+
+// digestOf is a stream's digest. What was linked since the last slot counts.
+func digestOf(s *crdt.Stream) crdt.Digest {
+	d := s.Digest()
+	if b := blocksOf(s); b != nil && len(d.Context.Above) == 0 {
+		d.Base.Linked, d.Base.KeyXOR = b.sum.Linked, b.sum.KeyXOR
+	}
+	return d
 }
 
 // SumAt returns the base sum at a recent floor.
@@ -142,7 +143,11 @@ func (x *Index) Since(id crdt.StreamID, c *crdt.Context, maxBytes int) (crdt.Del
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.streams[id]; s != nil {
-		return s.Since(c, maxBytes)
+		d, ok := s.Since(c, maxBytes)
+		if b := blocksOf(s); b != nil && ok {
+			d.Hints = b.hints(maxHints)
+		}
+		return d, ok
 	}
 	return crdt.Delta{Stream: id}, true
 }
@@ -169,15 +174,16 @@ func (x *Index) Forget(id crdt.StreamID) {
 // Declare marks slots lost: an owner's word after nobody had them. It returns
 // what the other peers must be told; the delta is empty if nothing changed.
 func (x *Index) Declare(id crdt.StreamID, epoch uint64, lost []crdt.Span, nowMs int64) (crdt.Delta, crdt.Outcome) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	s := x.streams[id]
-	if s == nil || s.Epoch() != epoch {
-		return crdt.Delta{}, crdt.Outcome{}
-	}
-	c := s.Context()
-	out := s.Declare(lost, nowMs)
-	return crdt.Delta{Stream: id, Epoch: epoch, Anchor: c.Anchor, Lost: lost}, out
+	var d crdt.Delta
+	var out crdt.Outcome
+	x.on(id, nowMs, func(s *crdt.Stream) {
+		if s == nil || s.Epoch() != epoch {
+			return
+		}
+		d = crdt.Delta{Stream: id, Epoch: epoch, Anchor: s.Context().Anchor, Lost: lost}
+		out = s.Declare(lost, nowMs)
+	})
+	return d, out
 }
 
 // Prior is what the mesh knows of a stream, for whoever starts to listen.
@@ -212,83 +218,6 @@ func (x *Index) Holes(id crdt.StreamID) []crdt.Span {
 	return nil
 }
 
-// Maintain does a bounded piece of the work that was put off: at most
-// maxFacts facts of dropped incarnations, expired predictions and shadows.
-// more reports that there is more to do at once.
-func (x *Index) Maintain(nowMs int64, maxFacts int) (more bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if n := len(x.dropping); n > 0 {
-		h := x.dropping[n-1]
-		if x.tree.Clear(h, maxFacts) {
-			x.tree.FreeHolder(h)
-			x.dropping = x.dropping[:n-1]
-		}
-		return len(x.dropping) > 0
-	}
-	for _, s := range x.streams {
-		s.Tick(nowMs)
-	}
-	x.guess.expire(nowMs)
-	return false
-}
-
-// Stats is the size of the index.
-type Stats struct {
-	Facts       int // confirmed, all incarnations
-	Keys        int
-	Bytes       int64 // both trees
-	Predicted   int
-	Streams     int
-	Quarantined int
-	Suspect     int // facts older than a lost batch
-}
-
-// Stats adds up the index. O(streams).
-func (x *Index) Stats() Stats {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	t, g := x.tree.Stats(), x.guesses.Stats()
-	s := Stats{Keys: t.Keys, Bytes: t.Bytes + g.Bytes, Predicted: g.Facts, Streams: len(x.streams)}
-	for _, st := range x.streams {
-		if b := st.Blocks(); b != nil {
-			s.Facts += int(b.Sum().Count)
-		}
-		if st.Quarantined() {
-			s.Quarantined++
-		}
-	}
-	return s
-}
-
-// Top lists the n most shared prefixes with the replicas that hold them.
-func (x *Index) Top(n int) []TopPrefix {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	names := map[radix.Holder]crdt.StreamID{}
-	x.refsMu.RLock()
-	for id, r := range x.refs {
-		if h := r.confirmed.Load(); h != 0 {
-			names[radix.Holder(h-1)] = id
-		}
-	}
-	x.refsMu.RUnlock()
-	var out []TopPrefix
-	for _, p := range x.tree.Top(n) {
-		t := TopPrefix{Key: p.Key, Parent: p.Parent, Depth: p.Depth, Blocks: p.Blocks}
-		for _, h := range p.Holders {
-			if id, ok := names[h]; ok {
-				t.Holders = append(t.Holders, id)
-			}
-		}
-		if len(t.Holders) > 0 {
-			slices.Sort(t.Holders)
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 // TopPrefix is one much-shared piece of the tree.
 type TopPrefix struct {
 	Key, Parent   radix.Key
@@ -303,7 +232,7 @@ func (x *Index) All() map[crdt.StreamID]crdt.Digest {
 	out := make(map[crdt.StreamID]crdt.Digest, len(x.streams))
 	for id, s := range maps.All(x.streams) {
 		if s.Epoch() != 0 {
-			out[id] = s.Digest()
+			out[id] = digestOf(s)
 		}
 	}
 	return out

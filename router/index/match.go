@@ -9,7 +9,8 @@ import (
 type View struct {
 	confirmed radix.Match
 	predicted radix.Match
-	blocks    int
+	x         *Index
+	keys      []radix.Key // the caller's
 }
 
 // Depth is how much of a prompt one replica holds.
@@ -18,12 +19,14 @@ type Depth struct {
 	CPU       int // confirmed on GPU or CPU
 	Any       int // confirmed on any tier
 	Predicted int // expected on the GPU, from dispatches and answers
+	Suspect   int // of GPU: blocks that only suspect facts vouch for
 }
 
 // Match looks a prompt's keys up for all replicas at once. No lock, no
-// allocation in the steady state; O(blocks/16) dependent reads.
+// allocation in the steady state; O(blocks/16) dependent reads. The view keeps
+// keys until its next use.
 func (x *Index) Match(keys []radix.Key, v *View) {
-	v.blocks = len(keys)
+	v.x, v.keys = x, keys
 	r := x.readers.Get().(*readers)
 	r.confirmed.Match(keys, &v.confirmed)
 	r.predicted.Match(keys, &v.predicted)
@@ -31,9 +34,10 @@ func (x *Index) Match(keys []radix.Key, v *View) {
 }
 
 // Blocks is the length of the matched prompt.
-func (v *View) Blocks() int { return v.blocks }
+func (v *View) Blocks() int { return len(v.keys) }
 
-// Depth reads the answer for one replica. O(1).
+// Depth reads the answer for one replica. O(1); where the replica's stream has
+// suspect facts or unseen roots, O(blocks) and the writer's lock.
 func (v *View) Depth(r *Ref) Depth {
 	var d Depth
 	if h := r.confirmed.Load(); h != 0 {
@@ -45,7 +49,39 @@ func (v *View) Depth(r *Ref) Depth {
 	if h := r.predicted.Load(); h != 0 {
 		d.Predicted = v.predicted.Depth(radix.ClassGPU, radix.Holder(h-1))
 	}
+	if r.flags.Load() != 0 {
+		v.look(r, &d)
+	}
 	return d
+}
+
+// lookKeys is how many keys are looked up in one hold, some 0.1 us each.
+const lookKeys = 1024
+
+// look fills in what the trees' readers cannot tell: how much of the depth is
+// suspect, and how far facts go on behind what an answer told of.
+func (v *View) look(r *Ref, d *Depth) {
+	h := r.confirmed.Load()
+	for i := 0; i < d.GPU && r.flags.Load()&flagSuspect != 0; i += lookKeys {
+		v.x.closely(r, h, func(b *blocks) { d.Suspect += b.doubtful(v.keys[i:min(d.GPU, i+lookKeys)]) })
+	}
+	for r.flags.Load()&flagAnchored != 0 && d.Predicted > d.GPU && d.Predicted < len(v.keys) {
+		n := 0
+		v.x.closely(r, h, func(b *blocks) { n = b.heldKeys(v.keys[d.Predicted:min(len(v.keys), d.Predicted+lookKeys)]) })
+		if d.Predicted += n; n < lookKeys {
+			break
+		}
+	}
+}
+
+// closely runs f on the shown facts of a replica if they are still those of
+// holder h (plus 1).
+func (x *Index) closely(r *Ref, h uint32, f func(*blocks)) {
+	x.locked(func() {
+		if b := blocksOf(x.streams[r.ID]); b != nil && h != 0 && r.confirmed.Load() == h && b.ref.shows(b.holder) {
+			f(b)
+		}
+	})
 }
 
 // readers is one pair of tree readers, pooled.

@@ -68,7 +68,7 @@ func (b *blocks) restore(h uint64, s *saved) {
 	case !s.exists:
 		if l, ok := b.loose[h]; ok {
 			b.change(h, l.meta, 0)
-			delete(b.loose, h)
+			b.dropLoose(h)
 			b.release(h)
 		}
 	case s.loose == nil:
@@ -76,15 +76,10 @@ func (b *blocks) restore(h uint64, s *saved) {
 	default:
 		l := b.looseAt(h)
 		b.change(h, l.meta, s.meta)
-		*l = *s.loose
-		if len(l.hashes) == 0 {
-			return
-		}
-		if f, ok := b.x.tree.Get(b.holder, l.parent); ok {
-			b.wait(l.parent, h)
-			b.link(l.parent, f.Key)
-		} else {
-			b.wait(l.parent, h)
+		l.meta = s.meta
+		b.hang(h, l, s.loose.parent, s.loose.hashes)
+		if key, ok := b.keyOf(l.parent); ok && len(l.hashes) > 0 {
+			b.link(l.parent, key)
 		}
 	}
 }

@@ -16,13 +16,20 @@ type Ref struct {
 	confirmed atomic.Uint32 // holder + 1 in the tree; 0 none
 	predicted atomic.Uint32 // holder + 1 in the predicted tree; 0 none
 	lastSlot  atomic.Int64  // ms of the last applied slot; 0 never
+	flags     atomic.Uint32 // what a Match must look at more closely
 }
+
+// Flags of a Ref.
+const (
+	flagSuspect  = 1 << iota // some facts are suspect
+	flagAnchored             // some facts hang below blocks that no event told of
+)
 
 func (r *Ref) show(h radix.Holder)       { r.confirmed.Store(uint32(h) + 1) }
 func (r *Ref) shows(h radix.Holder) bool { return r.confirmed.Load() == uint32(h)+1 }
 
 // hide ends the holder's visibility if it is the shown one.
-func (r *Ref) hide(h radix.Holder) { r.confirmed.CompareAndSwap(uint32(h)+1, 0) }
+func (r *Ref) hide(h radix.Holder) bool { return r.confirmed.CompareAndSwap(uint32(h)+1, 0) }
 
 // eventFedMs is how long after its last slot a stream still counts as fed by
 // events.

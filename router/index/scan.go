@@ -1,8 +1,6 @@
 package index
 
 import (
-	"slices"
-
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/radix"
 )
@@ -18,43 +16,36 @@ func (b *blocks) Scan(dst *crdt.Rows, cursor uint64, max int) (next uint64) {
 		if next != 0 {
 			return next
 		}
-		b.scan = b.rest()
-		if len(b.scan) == 0 {
+		if len(b.list)+len(b.order) == 0 {
 			return 0
 		}
 		return scanRest
 	}
 	from := int(cursor &^ scanRest)
-	to := min(from+max, len(b.scan))
-	for _, h := range b.scan[from:to] {
-		s := b.undo[h]
-		if s == nil {
-			s = b.state(h)
-		}
-		b.emit(dst, h, s)
+	to := min(from+max, len(b.list)+len(b.order))
+	for i := from; i < to; i++ {
+		b.scanOther(dst, i)
 	}
-	if to == len(b.scan) {
-		b.scan = nil
+	if to == len(b.list)+len(b.order) {
 		return 0
 	}
 	return scanRest | uint64(to)
 }
 
-// rest lists base facts that are not in the tree now, in a stable order.
-func (b *blocks) rest() []uint64 {
-	var out []uint64
-	for h := range b.loose {
-		if _, ok := b.undo[h]; !ok {
-			out = append(out, h)
+// scanOther appends base fact i of those that may not be in the tree now:
+// first the loose ones, then what the overlay touched.
+func (b *blocks) scanOther(dst *crdt.Rows, i int) {
+	if i >= len(b.list) {
+		h := b.order[i-len(b.list)]
+		if s := b.undo[h]; s.exists {
+			b.emit(dst, h, s)
 		}
+		return
 	}
-	for h, s := range b.undo {
-		if s.exists {
-			out = append(out, h)
-		}
+	h := b.list[i]
+	if _, touched := b.undo[h]; !touched {
+		b.emit(dst, h, b.state(h))
 	}
-	slices.Sort(out)
-	return out
 }
 
 // scanRun appends the pages of one tree run that are as they were at the
@@ -109,6 +100,7 @@ func (b *blocks) emit(dst *crdt.Rows, h uint64, s *saved) {
 // Load adds the facts of a snapshot's rows. The rows were checked when they
 // were decoded: the columns have the lengths that the runs say.
 func (b *blocks) Load(rows *crdt.Rows) {
+	b.x.held += len(rows.Handle)
 	page, value := 0, 0
 	for _, run := range rows.Runs {
 		handles := make([]uint64, run.Pages)
@@ -150,13 +142,11 @@ func (b *blocks) loadLoose(run crdt.RunHead, handles []uint64, metas []crdt.Meta
 	parent := run.Parent
 	for i, h := range handles {
 		l := b.looseAt(h)
-		l.parent = parent
-		l.hashes = append(l.hashes[:0], values[i*run.PerPage:(i+1)*run.PerPage]...)
 		l.meta = b.change(h, l.meta, metas[i])
+		b.hang(h, l, parent, values[i*run.PerPage:(i+1)*run.PerPage])
 		if run.PerPage > 0 {
-			b.wait(parent, h)
-			if f, ok := b.x.tree.Get(b.holder, parent); ok {
-				b.link(parent, f.Key)
+			if key, ok := b.keyOf(parent); ok {
+				b.link(parent, key)
 			}
 		}
 		parent = h

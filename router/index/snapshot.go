@@ -20,17 +20,29 @@ const cutFacts = 4096
 // about 25 bytes and 30 ns a fact.
 func (x *Index) Cut(id crdt.StreamID) *crdt.Snapshot {
 	var cut *crdt.Cut
-	x.locked(func() {
-		if s := x.streams[id]; s != nil {
+	var b *blocks
+	x.on(id, 0, func(s *crdt.Stream) {
+		if s != nil {
 			cut = s.BeginCut()
+		}
+		if cut != nil {
+			b = blocksOf(s)
+			b.cutting = true
 		}
 	})
 	if cut == nil {
 		return nil
 	}
 	for done := false; !done; {
-		x.locked(func() { done = cut.Next(cutFacts) })
+		x.on(id, 0, func(*crdt.Stream) {
+			x.held += cutFacts
+			done = cut.Next(cutFacts)
+		})
 	}
+	x.on(id, 0, func(*crdt.Stream) {
+		b.cutting = false
+		b.relink()
+	})
 	return cut.Snapshot()
 }
 
@@ -39,12 +51,12 @@ func (x *Index) Cut(id crdt.StreamID) *crdt.Snapshot {
 func (x *Index) Join(snap *crdt.Snapshot, nowMs int64) error {
 	var join *crdt.Joining
 	var err error
-	x.locked(func() { join, err = x.streamLocked(snap.Stream).BeginJoin(snap, nowMs) })
+	x.on(snap.Stream, nowMs, func(*crdt.Stream) { join, err = x.streamLocked(snap.Stream).BeginJoin(snap, nowMs) })
 	if err != nil {
 		return err
 	}
 	for done := false; !done; {
-		x.locked(func() { done, err = join.Next(nowMs) })
+		x.on(snap.Stream, nowMs, func(*crdt.Stream) { done, err = join.Next(nowMs) })
 		if err != nil {
 			return err
 		}
@@ -58,10 +70,4 @@ func (x *Index) Join(snap *crdt.Snapshot, nowMs int64) error {
 	}
 	x.Ref(snap.Stream).lastSlot.CompareAndSwap(0, nowMs)
 	return nil
-}
-
-func (x *Index) locked(f func()) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	f()
 }

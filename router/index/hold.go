@@ -1,0 +1,111 @@
+package index
+
+import (
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// How much is done while mu is held (I6), under 1 ms.
+const (
+	holdFacts = 4096
+	holdBytes = 64 << 10 // of slot bodies, about as many facts
+)
+
+// locked runs f as the writer.
+func (x *Index) locked(f func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.held = 0
+	f()
+	x.worst = max(x.worst, x.held)
+}
+
+// on runs f as the writer of one stream (nil if it is not known). What f made
+// necessary (linking many orphans, counting suspects after a loss) is done in
+// further holds, and nothing else happens to the stream until then.
+func (x *Index) on(id crdt.StreamID, nowMs int64, f func(s *crdt.Stream)) {
+	for done := false; !done || x.unfinished(id); {
+		x.locked(func() {
+			x.now = max(x.now, nowMs)
+			s := x.streams[id]
+			if b := blocksOf(s); b != nil && !b.step() || done {
+				return
+			}
+			f(s)
+			done = true
+			s = x.streams[id]
+			if b := blocksOf(s); b != nil {
+				b.notice(s.MaxVoid(), x.now)
+			}
+		})
+	}
+}
+
+// unfinished reports whether something of a stream is still to be done.
+func (x *Index) unfinished(id crdt.StreamID) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	b := blocksOf(x.streams[id])
+	return b != nil && (b.counting || len(b.todo) > 0)
+}
+
+// step does a piece of what was put off; done if there is nothing.
+func (b *blocks) step() (done bool) {
+	if len(b.todo) > 0 {
+		b.links()
+		return false
+	}
+	return b.count(holdFacts)
+}
+
+// blocksOf is the store of the stream's present incarnation; nil if there is
+// none.
+func blocksOf(s *crdt.Stream) *blocks {
+	if s == nil {
+		return nil
+	}
+	b, _ := s.Blocks().(*blocks)
+	return b
+}
+
+// Apply joins a delta, local or remote (I1). A long one is joined in parts,
+// between which others may write (I6).
+func (x *Index) Apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
+	for slots := d.Slots; ; {
+		part := *d
+		n := holdable(slots)
+		part.Slots, slots = slots[:n], slots[n:]
+		if len(slots) > 0 {
+			part.Lost, part.Hints = nil, nil // what was declared lost may be in the rest
+		}
+		got := x.apply(&part, nowMs)
+		got.NewSlots += out.NewSlots
+		got.Conflicts += out.Conflicts
+		got.Invalid += out.Invalid
+		got.NewEpoch = got.NewEpoch || out.NewEpoch
+		got.Merged = got.Merged || out.Merged
+		out = got
+		if len(slots) == 0 || out.Stale || out.Quarantined || out.Overflow {
+			return out
+		}
+	}
+}
+
+// holdable is how many slots are joined in one hold: one at least.
+func holdable(slots []crdt.Slot) (n int) {
+	bytes := 0
+	for n < len(slots) && (n == 0 || bytes+len(slots[n].Body) <= holdBytes) {
+		bytes += len(slots[n].Body)
+		n++
+	}
+	return n
+}
+
+func (x *Index) apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
+	x.on(d.Stream, nowMs, func(*crdt.Stream) {
+		out = x.streamLocked(d.Stream).Apply(d, nowMs)
+		if out.NewSlots > 0 {
+			x.Ref(d.Stream).lastSlot.Store(nowMs)
+		}
+	})
+	return out
+}

@@ -1,0 +1,116 @@
+package index
+
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
+)
+
+// Maintain does a bounded piece of the work that was put off: at most
+// maxFacts facts of dropped incarnations, expired predictions and shadows.
+// more reports that there is more to do at once.
+func (x *Index) Maintain(nowMs int64, maxFacts int) (more bool) {
+	dropping := false
+	x.locked(func() {
+		n := len(x.dropping)
+		if dropping = n > 0; !dropping {
+			return
+		}
+		h := x.dropping[n-1]
+		x.held += min(maxFacts, x.tree.Count(h))
+		if x.tree.Clear(h, maxFacts) {
+			x.tree.FreeHolder(h)
+			x.dropping = x.dropping[:n-1]
+		}
+		more = len(x.dropping) > 0
+	})
+	if dropping {
+		return more
+	}
+	x.locked(func() {
+		for _, s := range x.streams {
+			s.Tick(nowMs)
+			if b := blocksOf(s); b != nil && b.void != 0 && !b.counting && nowMs-b.lostAt >= suspectMs {
+				b.trust()
+			}
+		}
+	})
+	x.expire(nowMs)
+	return false
+}
+
+// expire ends predictions, those of one moment at a time: they come one
+// prompt a request, so a hold is a few prompts long.
+func (x *Index) expire(nowMs int64) {
+	for more := true; more; {
+		x.locked(func() { more = x.guess.expire(nowMs) })
+	}
+}
+
+// Stats is the size of the index.
+type Stats struct {
+	Facts       int // confirmed, all incarnations
+	Keys        int
+	Bytes       int64 // both trees
+	Predicted   int
+	Streams     int
+	Quarantined int
+	Suspect     int // facts older than a lost batch
+	Loose       int // facts whose place in a prompt is not known
+}
+
+// Stats adds up the index. O(streams).
+func (x *Index) Stats() (s Stats) {
+	x.locked(func() {
+		t, g := x.tree.Stats(), x.guesses.Stats()
+		s = Stats{Keys: t.Keys, Bytes: t.Bytes + g.Bytes, Predicted: g.Facts, Streams: len(x.streams)}
+		for _, st := range x.streams {
+			if b := blocksOf(st); b != nil {
+				s.Facts += int(b.sum.Count)
+				s.Suspect += b.suspects
+				s.Loose += len(b.list)
+			}
+			if st.Quarantined() {
+				s.Quarantined++
+			}
+		}
+	})
+	return s
+}
+
+// Top lists the n most shared prefixes with the replicas that hold them. The
+// tree is walked in steps, about 1 ms a million facts in all.
+func (x *Index) Top(n int) (out []TopPrefix) {
+	names := map[radix.Holder]crdt.StreamID{}
+	x.refsMu.RLock()
+	for id, r := range x.refs {
+		if h := r.confirmed.Load(); h != 0 {
+			names[radix.Holder(h-1)] = id
+		}
+	}
+	x.refsMu.RUnlock()
+	var ranking *radix.Ranking
+	x.locked(func() { ranking = x.tree.Rank(n) })
+	for done := false; !done; {
+		x.locked(func() {
+			x.held += holdFacts
+			done = ranking.Step(holdFacts)
+		})
+	}
+	var found []radix.Prefix
+	x.locked(func() { found = ranking.Prefixes() })
+	for _, p := range found {
+		t := TopPrefix{Key: p.Key, Parent: p.Parent, Depth: p.Depth, Blocks: p.Blocks}
+		for _, h := range p.Holders {
+			if id, ok := names[h]; ok {
+				t.Holders = append(t.Holders, id)
+			}
+		}
+		if len(t.Holders) > 0 {
+			slices.Sort(t.Holders)
+			out = append(out, t)
+		}
+	}
+	return out
+}
