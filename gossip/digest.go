@@ -145,9 +145,7 @@ func (c *Core) compare(p *peer, id crdt.StreamID, theirs *crdt.Digest) {
 	}
 	if ours.Count == theirs.Base.Count && ours.Facts == theirs.Base.Facts {
 		c.converged(p, id)
-		if mine.Context.Floor == theirs.Context.Floor && (ours.Linked != theirs.Base.Linked || ours.KeyXOR != theirs.Base.KeyXOR) {
-			c.stats.KeyMismatches++
-		}
+		c.compareKeys(p, id, &mine, theirs)
 		return
 	}
 	c.diverged(p, id, ours, theirs)

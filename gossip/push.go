@@ -268,7 +268,7 @@ func (c *Core) slotsFrame(cn *conn, r *reader) error {
 	}
 	p := cn.peer
 	var out crdt.Outcome
-	if len(d.Slots) > 0 || len(d.Lost) > 0 {
+	if len(d.Slots) > 0 || len(d.Lost) > 0 || len(d.Hints) > 0 {
 		out = c.state.Apply(&d, c.now)
 		c.stats.Applied += uint64(out.NewSlots)
 		c.stats.Conflicts += uint64(out.Conflicts)

@@ -1,0 +1,72 @@
+package gossip
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// keyed is a watcher with one stream that knows hints.
+type keyed struct {
+	watcher
+	digest crdt.Digest
+	hints  []crdt.Hint
+	got    []crdt.Hint
+}
+
+func (k *keyed) Streams(dst []crdt.StreamID) []crdt.StreamID    { return append(dst, "r#0") }
+func (k *keyed) Digest(crdt.StreamID) (crdt.Digest, bool)       { return k.digest, true }
+func (k *keyed) Hints(crdt.StreamID, uint64) []crdt.Hint        { return k.hints }
+func (k *keyed) JoinScrapes(map[crdt.StreamID]crdt.Scrape)      {}
+func (k *keyed) JoinVitals(map[crdt.PeerID]crdt.Vitals)         {}
+func (k *keyed) JoinIntents(map[crdt.StreamID]crdt.Intent) bool { return false }
+func (k *keyed) Apply(d *crdt.Delta, _ int64) (out crdt.Outcome) {
+	k.got = append(k.got, d.Hints...)
+	return out
+}
+
+// TestUnequalKeysAreTold lets two peers with equal facts compare digests: the
+// one that linked more tells its hints, and only that one, and the other
+// applies them.
+func TestUnequalKeysAreTold(t *testing.T) {
+	ctx := crdt.Context{Epoch: 5, Anchor: 1, Floor: 9}
+	hints := []crdt.Hint{{Handle: 1, Key: 2}}
+	more := &keyed{digest: crdt.Digest{Context: ctx, Base: crdt.Sum{Count: 3, Facts: 7, Linked: 3, KeyXOR: 1}}, hints: hints}
+	less := &keyed{digest: crdt.Digest{Context: ctx, Base: crdt.Sum{Count: 3, Facts: 7, Linked: 1, KeyXOR: 8}}, hints: hints}
+	same := &keyed{digest: more.digest, hints: hints}
+	for _, x := range []struct {
+		name     string
+		at, from *keyed
+		want     int
+	}{{"links more", more, less, 1}, {"links less", less, more, 0}, {"links the same", more, same, 0}} {
+		c, sender := keyedCore(t, x.at), keyedCore(t, x.from)
+		var sent [][]byte
+		payload := sender.appendTables(sender.digestPage(digestLast, []crdt.StreamID{"r#0"}))
+		for _, e := range c.Step(1_001, Received{Conn: 1, Data: encodeFrame(1, kindDigest, 2, payload)}) {
+			if s, ok := e.(Send); ok && s.Kind == "slots" {
+				sent = append(sent, s.Data)
+			}
+		}
+		if len(sent) != x.want || c.Stats().KeyMismatches != uint64(1) && x.from != same {
+			t.Fatalf("who %s sent %d frames, %+v", x.name, len(sent), c.Stats().Rejected)
+		}
+		for _, data := range sent {
+			f, err := decodeFrame(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sender.Step(1_002, Received{Conn: 2, Data: encodeFrame(1, kindSlots, 2, f.payload)})
+			if !reflect.DeepEqual(x.from.got, hints) {
+				t.Errorf("applied %v", x.from.got)
+			}
+		}
+	}
+}
+
+func keyedCore(t *testing.T, k *keyed) *Core {
+	t.Helper()
+	c := lone(t, &k.watcher)
+	c.state = k
+	return c
+}
