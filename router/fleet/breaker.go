@@ -9,45 +9,88 @@ const (
 	breakerFailures = 3
 	breakerMinWait  = 500 * time.Millisecond
 	breakerMaxWait  = 15 * time.Second
+	// breakerMemory is how long after a closing an opening counts as the same
+	// trouble, and waits longer than the one before.
+	breakerMemory = 30 * time.Second
 )
 
 // breaker is the passive and active health of one replica as a pure machine.
 //
-// closed --failure(s)--> open --wait over, probe ok--> closed
+//	closed --run of failures--> open --wait over, probe ok--> on trial
+//	on trial --one failure--> open, for longer; --a request answered--> closed
+//
+// Requests and probes have runs of their own: an engine that answers /health
+// and fails every request must not be saved by its probes.
 type breaker struct {
-	failures int
+	requests int // run of failed requests
+	probes   int // run of failed probes
 	open     bool
-	since    time.Time
+	since    time.Time // of the present state
 	wait     time.Duration
 	retryAt  time.Time
 	reason   string
 }
 
-// fail records a failed request or probe. A hard failure (nobody listens)
-// opens the breaker at once. It reports whether the breaker opened now.
+// fail records a failed request. A hard failure (nobody listens) opens the
+// breaker at once. It reports whether the breaker opened now. Requests that
+// were on their way when it opened change nothing.
 func (b *breaker) fail(now time.Time, hard bool, reason string) bool {
-	b.failures++
+	if b.open {
+		return false
+	}
+	b.requests++
+	b.reason = reason
+	return b.judge(now, hard || b.requests >= breakerFailures)
+}
+
+// probeFail records a failed probe: while open, the next one waits twice as
+// long.
+func (b *breaker) probeFail(now time.Time, hard bool, reason string) bool {
+	b.probes++
 	b.reason = reason
 	if b.open {
 		b.wait = min(2*b.wait, breakerMaxWait)
 		b.retryAt = now.Add(b.wait)
 		return false
 	}
-	if !hard && b.failures < breakerFailures {
+	return b.judge(now, hard || b.probes >= breakerFailures)
+}
+
+func (b *breaker) judge(now time.Time, open bool) bool {
+	if !open {
 		return false
 	}
-	b.open, b.since = true, now
-	b.wait = breakerMinWait
-	b.retryAt = now.Add(b.wait)
+	next := breakerMinWait
+	if b.wait > 0 && now.Sub(b.since) < breakerMemory {
+		next = min(2*b.wait, breakerMaxWait)
+	}
+	b.open, b.since, b.wait = true, now, next
+	b.retryAt = now.Add(next)
 	return true
 }
 
-// ok records an answer; it reports whether the breaker closed now.
+// ok records an answered request; it reports whether the breaker closed now.
 func (b *breaker) ok(now time.Time) bool {
+	closed := b.close(now)
+	b.requests = 0
+	return closed
+}
+
+// probeOK records an answered probe; it reports whether the breaker closed
+// now. A replica let in by a probe is on trial.
+func (b *breaker) probeOK(now time.Time) bool {
+	closed := b.close(now)
+	if closed {
+		b.requests = breakerFailures - 1
+	}
+	return closed
+}
+
+func (b *breaker) close(now time.Time) bool {
 	was := b.open
 	if was {
 		b.since = now
 	}
-	b.failures, b.open, b.wait, b.reason = 0, false, 0, ""
+	b.probes, b.open, b.reason = 0, false, ""
 	return was
 }

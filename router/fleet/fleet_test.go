@@ -40,41 +40,6 @@ func TestNameDefaultsToHostPortAndRank(t *testing.T) {
 	}
 }
 
-func TestBreakerOpensAtOnceWhenNobodyListens(t *testing.T) {
-	now := time.Unix(100, 0)
-	var b breaker
-	if !b.fail(now, true, "connection refused") || !b.open {
-		t.Fatal("still closed")
-	}
-	if b.retryAt.Sub(now) != breakerMinWait {
-		t.Errorf("retried after %v", b.retryAt.Sub(now))
-	}
-}
-
-func TestBreakerWaitsForARunOfSoftFailuresAndBacksOff(t *testing.T) {
-	now := time.Unix(100, 0)
-	var b breaker
-	for i := range breakerFailures {
-		if opened := b.fail(now, false, "time-out"); opened != (i == breakerFailures-1) {
-			t.Fatalf("failure %d: opened %v", i+1, opened)
-		}
-	}
-	var last time.Duration
-	for range 20 {
-		b.fail(now, false, "time-out")
-		if b.wait < last || b.wait > breakerMaxWait {
-			t.Fatalf("wait %v after %v", b.wait, last)
-		}
-		last = b.wait
-	}
-	if last != breakerMaxWait {
-		t.Errorf("wait ends at %v", last)
-	}
-	if !b.ok(now) || b.open || b.failures != 0 {
-		t.Error("an answer must close it")
-	}
-}
-
 func TestSetKeepsReplicasThatStay(t *testing.T) {
 	f := New(Config{})
 	now := time.Unix(1, 0)

@@ -104,29 +104,25 @@ func (r *Replica) LoadError() string {
 // Fail records a failed request. hard means that nobody listened. It reports
 // whether the replica went down now.
 func (r *Replica) Fail(now time.Time, hard bool, reason string) bool {
-	r.mu.Lock()
-	opened := r.breaker.fail(now, hard, reason)
-	r.up.Store(!r.breaker.open)
-	r.mu.Unlock()
-	return opened
+	return r.judge(now, func(b *breaker) bool { return b.fail(now, hard, reason) })
 }
 
-// OK records an answer. It reports whether the replica came up now.
+// OK records an answered request. It reports whether the replica came up now.
 func (r *Replica) OK(now time.Time) bool {
-	if r.up.Load() { // the common case: nothing to close, only a run of failures to end
-		r.mu.Lock()
-		r.breaker.failures = 0
-		r.mu.Unlock()
-		return false
-	}
+	return r.judge(now, func(b *breaker) bool { return b.ok(now) })
+}
+
+// judge changes the breaker and publishes what follows. It reports whether the
+// replica went up or down.
+func (r *Replica) judge(now time.Time, change func(*breaker) bool) bool {
 	r.mu.Lock()
-	closed := r.breaker.ok(now)
-	if closed {
+	defer r.mu.Unlock()
+	changed := change(&r.breaker)
+	if changed && !r.breaker.open {
 		r.rose.Store(now.UnixMilli())
 	}
-	r.up.Store(true)
-	r.mu.Unlock()
-	return closed
+	r.up.Store(!r.breaker.open)
+	return changed
 }
 
 // probeDue reports whether an active probe should run now.

@@ -157,7 +157,7 @@ func (f *Fleet) probe(ctx context.Context, r *Replica) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
 		res.Body.Close()
 		if res.StatusCode < 500 {
-			if r.OK(now) {
+			if r.judge(now, func(b *breaker) bool { return b.probeOK(now) }) {
 				f.cfg.Logger.Info("replica up", "replica", r.Name())
 				f.changed()
 			}
@@ -165,7 +165,7 @@ func (f *Fleet) probe(ctx context.Context, r *Replica) {
 		}
 		err = fmt.Errorf("/health answered %d", res.StatusCode)
 	}
-	if r.Fail(now, Refused(err), Cause(err)) {
+	if r.judge(now, func(b *breaker) bool { return b.probeFail(now, Refused(err), Cause(err)) }) {
 		f.cfg.Logger.Warn("replica down", "replica", r.Name(), "reason", Cause(err))
 		f.changed()
 	}

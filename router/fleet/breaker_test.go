@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestBreakerOpensAtOnceWhenNobodyListens(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	if !b.fail(now, true, "connection refused") || !b.open {
+		t.Fatal("still closed")
+	}
+	if b.retryAt.Sub(now) != breakerMinWait {
+		t.Errorf("retried after %v", b.retryAt.Sub(now))
+	}
+}
+
+func TestBreakerWaitsForARunOfSoftFailures(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	for i := range breakerFailures {
+		if opened := b.fail(now, false, "time-out"); opened != (i == breakerFailures-1) {
+			t.Fatalf("failure %d: opened %v", i+1, opened)
+		}
+	}
+	b = breaker{}
+	for range 10 * breakerFailures {
+		b.fail(now, false, "time-out")
+		b.ok(now)
+	}
+	if b.open {
+		t.Error("failures with answers between them are no run")
+	}
+}
+
+func TestProbesThatFailComeLessAndLessOften(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	b.fail(now, true, "connection refused")
+	var last time.Duration
+	for range 20 {
+		b.probeFail(now, false, "time-out")
+		if b.wait < last || b.wait > breakerMaxWait {
+			t.Fatalf("wait %v after %v", b.wait, last)
+		}
+		last = b.wait
+	}
+	if last != breakerMaxWait {
+		t.Errorf("wait ends at %v", last)
+	}
+	if !b.ok(now) || b.open || b.requests != 0 {
+		t.Error("an answer must close it")
+	}
+}
+
+// A replica that dies takes many requests with it: they are one failure.
+func TestRequestsOnTheirWayDoNotProlongTheWait(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	for range 100 {
+		b.fail(now, true, "connection reset")
+	}
+	if b.wait != breakerMinWait {
+		t.Errorf("wait %v", b.wait)
+	}
+}
+
+func TestHealthyProbesDoNotSaveAReplicaThatFailsRequests(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	for range breakerFailures - 1 {
+		b.fail(now, false, "status 500")
+		b.probeOK(now)
+	}
+	if !b.fail(now, false, "status 500") {
+		t.Fatal("its probes saved it")
+	}
+	last := b.wait
+	for range 10 {
+		now = now.Add(b.wait)
+		if !b.probeOK(now) || !b.fail(now, false, "status 500") {
+			t.Fatal("on trial one failure is enough")
+		}
+		if b.wait < last {
+			t.Fatalf("wait %v after %v", b.wait, last)
+		}
+		last = b.wait
+	}
+	if last != breakerMaxWait {
+		t.Errorf("wait ends at %v", last)
+	}
+	b.probeOK(now)
+	now = now.Add(breakerMemory)
+	b.ok(now)
+	b.fail(now, true, "connection refused")
+	if b.wait != breakerMinWait {
+		t.Errorf("old trouble counts: wait %v", b.wait)
+	}
+}
+
+func TestBreakerKeepsItsBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Unix(100, 0)
+		var b breaker
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(40*time.Second)).Draw(t, "later")))
+			was, hard := b.open, rapid.Bool().Draw(t, "hard")
+			var changed bool
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0:
+				changed = b.fail(now, hard, "x")
+			case 1:
+				changed = b.probeFail(now, hard, "x")
+			case 2:
+				changed = b.ok(now)
+			case 3:
+				changed = b.probeOK(now)
+			}
+			if changed != (b.open != was) {
+				t.Fatalf("open %v after %v, and it says changed %v", b.open, was, changed)
+			}
+			if b.open && (b.wait < breakerMinWait || b.wait > breakerMaxWait || b.retryAt.Sub(now) > breakerMaxWait || b.reason == "") {
+				t.Fatalf("%+v", b)
+			}
+			if !b.open && (b.requests >= breakerFailures || b.probes >= breakerFailures) {
+				t.Fatalf("closed after a run of failures: %+v", b)
+			}
+		}
+	})
+}
