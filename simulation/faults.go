@@ -193,7 +193,7 @@ func (r *faultRun) close() {
 func (r *faultRun) report(took int64, ok bool) FaultReport {
 	out := FaultReport{
 		Seed: r.cfg.Seed, Replicas: len(r.engines), Faults: len(r.cfg.Faults), Checks: r.checks, Restarts: r.restarts,
-		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Violations: r.violations,
+		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Violations: append([]Violation{}, r.violations...),
 		TraceHash: fmt.Sprintf("%016x", r.log.hash.Sum64()), Schedule: FaultsText(r.cfg.Faults), Tail: r.log.lines(),
 	}
 	for _, e := range r.engines {

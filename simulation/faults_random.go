@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// RandomFaults draws a schedule over d for a mesh of peers and replicas: about
-// one fault a second of every kind. An engine restarts at most once: a third
+// RandomFaults draws a schedule over d for a mesh of peers and replicas: one
+// to three a second, of every kind. An engine restarts at most once: a third
 // restart in a minute is a quarantine, not a fault to recover from.
 func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 	g := &faultDraw{rng: rand.New(rand.NewPCG(seed, 0xfa017)), peers: peers, replicas: replicas, span: d}
 	var out []Fault
-	for range int(d/time.Second) + 1 {
+	for range (int(d/time.Second) + 1) * (1 + g.rng.IntN(3)) {
 		out = append(out, g.draw())
 	}
 	slices.SortStableFunc(out, func(a, b Fault) int { return int(a.At - b.At) })

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/banyan-llm/banyan/simulation"
+)
+
+// randomSchedule is the name of the schedule drawn from the seed.
+const randomSchedule = "random"
+
+// faultPlay is `banyan sim --faults FILE`: the mesh under faults, judged.
+type faultPlay struct {
+	file   string
+	asJSON bool
+	trace  bool
+	cfg    simulation.FaultConfig
+}
+
+func (f *faultPlay) register(fs *flag.FlagSet) {
+	fs.StringVar(&f.file, "faults", "", "`file` of faults, one a line (at=12s for=10s cut a b), - for stdin, or random: drawn from the seed.\nFaults: "+strings.Join(simulation.FaultVerbs(), ", "))
+	fs.Uint64Var(&f.cfg.Seed, "seed", 1, "seed of everything")
+	fs.IntVar(&f.cfg.Peers, "peers", 4, "router peers at the start, a, b, …")
+	fs.IntVar(&f.cfg.Replicas, "replicas", 3, "engines, r0, r1, …")
+	fs.DurationVar(&f.cfg.Duration, "duration", 20*time.Second, "virtual time with faults; then all is healed")
+	fs.DurationVar(&f.cfg.Bound, "bound", 90*time.Second, "virtual time within which a healed mesh must converge")
+	fs.IntVar(&f.cfg.RingBytes, "ring", 0, "bytes of recent slots a peer keeps; 0: drawn from the seed, 1,000, 20,000 or 1 MiB")
+	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object")
+	fs.BoolVar(&f.trace, "trace", false, "print the whole trace to stderr, not only its end after a failure")
+}
+
+// wantsFaults reports whether a command line of sim names a faults file.
+func wantsFaults(args []string) bool {
+	for _, a := range args {
+		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		if strings.HasPrefix(a, "-") && name == "faults" {
+			return true
+		}
+	}
+	return false
+}
+
+// runSimFaults plays a schedule and exits 1 if a property does not hold.
+func runSimFaults(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := flagSet("sim", stderr)
+	var f faultPlay
+	f.register(fs)
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	}
+	if err := f.read(); err != nil {
+		return err
+	}
+	if f.trace {
+		f.cfg.Trace = func(line string) { fmt.Fprintln(stderr, line) }
+	}
+	report, err := simulation.RunFaults(f.cfg)
+	if err != nil {
+		return usageError{err}
+	}
+	if f.asJSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(report)
+	} else {
+		err = writeFaults(stdout, &report)
+	}
+	if err != nil {
+		return err
+	}
+	if !report.OK() {
+		f.tellEnd(stderr, &report)
+		return errCheck
+	}
+	return nil
+}
+
+// read gets the schedule.
+func (f *faultPlay) read() error {
+	if f.file == randomSchedule {
+		return nil
+	}
+	var in io.Reader = os.Stdin
+	if f.file != "-" {
+		file, err := os.Open(f.file)
+		if err != nil {
+			return usageError{err}
+		}
+		defer file.Close()
+		in = file
+	}
+	faults, err := simulation.ParseFaults(in)
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", f.file, err)}
+	}
+	f.cfg.Faults = append([]simulation.Fault{}, faults...) // empty is not random
+	return nil
+}
+
+// writeFaults prints the schedule and what came of it.
+func writeFaults(w io.Writer, r *simulation.FaultReport) error {
+	fmt.Fprintf(w, "faults\n")
+	for line := range strings.Lines(r.Schedule) {
+		fmt.Fprintf(w, "  %s", line)
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row("seed", "%d", r.Seed)
+	row("peers, replicas", "%d at the end, %d", r.Peers, r.Replicas)
+	row("engine batches", "%d, %d lost for good, %d restarts", r.Batches, r.Lost, r.Restarts)
+	row("states checked", "%d", r.Checks)
+	row("snapshots", "%d", r.Snapshots)
+	row("gossip", "%.1f MB", float64(r.GossipBytes)/1e6)
+	if r.Converged {
+		row("converged", "%.2f s after the faults ended", float64(r.ConvergedMs)/1000)
+	} else {
+		row("converged", "no")
+	}
+	row("trace hash", "%s", r.TraceHash)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, v := range r.Violations {
+		fmt.Fprintf(w, "FAILED %s\n", v)
+	}
+	if r.OK() {
+		fmt.Fprintln(w, "every property held")
+	}
+	return nil
+}
+
+// tellEnd prints the end of the trace and how to see it all again.
+func (f *faultPlay) tellEnd(w io.Writer, r *simulation.FaultReport) {
+	if !f.trace {
+		fmt.Fprintln(w, "the end of the trace:")
+		for _, line := range r.Tail {
+			fmt.Fprintln(w, line)
+		}
+	}
+	fmt.Fprintf(w, "again: banyan sim --faults %s --seed %d --peers %d --replicas %d --duration %v --ring %d --trace\n",
+		f.file, r.Seed, f.cfg.Peers, f.cfg.Replicas, f.cfg.Duration, f.cfg.RingBytes)
+}
