@@ -32,6 +32,9 @@ check: ## gofumpt, vet, staticcheck, golangci-lint (import rules are a test)
 bench: ## benchmarks of the hot paths with their yardsticks
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./radix/... ./crdt/... ./router/... ./gossip/...
 
+sim: build ## the evaluation matrix, small: tables, plots and a page under out/
+	./bin/banyan sim --matrix --out out
+
 clean: ## remove what was built
 	rm -rf bin out
 

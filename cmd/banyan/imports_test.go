@@ -16,6 +16,7 @@ const module = "github.com/banyan-llm/banyan/"
 // know which. A package may also know its own subpackages where listed.
 var allowed = map[string][]string{
 	"crdt":                 {},
+	"deploy":               {},
 	"crdt/crdttest":        {"crdt"},
 	"radix":                {},
 	"radix/workload":       {"radix"},
@@ -38,6 +39,8 @@ var allowed = map[string][]string{
 	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/kvevents", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
 	"simulation/workload": {},
+	"simulation/chart":    {},
+	"simulation/matrix":   {"simulation", "simulation/chart", "simulation/workload", "router/policy"},
 	"simulation/demo":     {"simulation/workload", "router/console"},
 	"simulation/standin":  {"router/kvevents/zmtp", "router/kvevents", "router/openai", "simulation/replica", "simulation/workload"},
 }

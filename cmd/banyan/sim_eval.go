@@ -29,6 +29,8 @@ type evaluation struct {
 	cfg      simulation.Config
 	asJSON   bool
 	out      string
+	matrix   bool
+	share    float64
 }
 
 func (e *evaluation) register(fs *flag.FlagSet) {
@@ -46,7 +48,9 @@ func (e *evaluation) register(fs *flag.FlagSet) {
 	fs.IntVar(&e.cfg.Page, "page", 0, "tokens a KV page; 0: a block of the trace, else 16")
 	fs.BoolVar(&e.cfg.Prefill, "prefill", false, "a prefill pool: every answer is one token")
 	fs.BoolVar(&e.asJSON, "json", false, "print one JSON object: a report, or {runs: [...]} for several policies")
-	fs.StringVar(&e.out, "out", "", "also write sim.json and sim.txt into this `folder`")
+	fs.StringVar(&e.out, "out", "", "also write sim.json and sim.txt into this `folder`; with --matrix where all goes, default out")
+	fs.BoolVar(&e.matrix, "matrix", false, "run the evaluation matrix: many workloads, policies and delays; writes a page with plots. Heeds only --trace, --seed, --share, --json and --out")
+	fs.Float64Var(&e.share, "share", 1, "with --matrix: share of the requests of each workload, for a rougher but quicker look")
 }
 
 // config turns flags into a configuration without a policy.
@@ -100,6 +104,12 @@ func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	e.register(fs)
 	if err := parse(fs, args); err != nil {
 		return err
+	}
+	if e.matrix {
+		if err := noArguments(fs); err != nil {
+			return err
+		}
+		return e.runMatrix(ctx, stdout, stderr)
 	}
 	e.source.replicas = e.cfg.Replicas
 	if err := errors.Join(noArguments(fs), e.config()); err != nil {

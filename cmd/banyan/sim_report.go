@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/banyan-llm/banyan/simulation"
+	"github.com/banyan-llm/banyan/simulation/matrix"
+)
+
+// runMatrix runs the evaluation matrix and writes its page, plots and tables.
+func (e *evaluation) runMatrix(ctx context.Context, stdout, stderr io.Writer) error {
+	o := matrix.Options{Seed: e.source.seed, Share: e.share}
+	if e.source.trace != "" {
+		w, err := e.source.read()
+		if err != nil {
+			return err
+		}
+		o.Trace = w
+	}
+	fmt.Fprintln(stderr, "matrix: finding what the fleets can serve")
+	cells, err := matrix.Plan(o)
+	if err != nil {
+		return err
+	}
+	reports, err := evaluateAll(ctx, cells, stderr)
+	if err != nil {
+		return err
+	}
+	book := matrix.NewBook(o.Seed, cells, reports)
+	files, err := bookFiles(book)
+	if err != nil {
+		return err
+	}
+	dir := e.out
+	if dir == "" {
+		dir = "out"
+	}
+	if err := writeFiles(dir, files); err != nil {
+		return err
+	}
+	if e.asJSON {
+		_, err = io.WriteString(stdout, files["matrix.json"])
+		return err
+	}
+	fmt.Fprint(stdout, files["matrix.txt"])
+	fmt.Fprintf(stdout, "\nwrote %s and %d more files\n", filepath.Join(dir, "report.html"), len(files)-1)
+	return nil
+}
+
+// evaluateAll runs the cells, as many at a time as there are processors.
+func evaluateAll(ctx context.Context, cells []matrix.Cell, stderr io.Writer) ([]simulation.Report, error) {
+	reports := make([]simulation.Report, len(cells))
+	tick := newTicker(stderr)
+	defer tick.done()
+	var mu sync.Mutex // guards tick and over
+	over := 0
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range cells {
+		group.Go(func() error {
+			cfg := cells[i].Config
+			cfg.Progress = func(int, int) bool { return ctx.Err() == nil }
+			rep, err := simulation.Evaluate(cfg)
+			if err != nil {
+				return fmt.Errorf("%s: %w", cells[i].Name(), err)
+			}
+			reports[i] = rep
+			mu.Lock()
+			defer mu.Unlock()
+			over++
+			tick.tick("matrix: %d of %d runs, last %s", over, len(cells), cells[i].Name())
+			return ctx.Err()
+		})
+	}
+	return reports, group.Wait()
+}
+
+// bookFiles are the page, its plots and its data by file name.
+func bookFiles(book *matrix.Book) (map[string]string, error) {
+	var page, table strings.Builder
+	if err := book.WriteHTML(&page); err != nil {
+		return nil, err
+	}
+	if err := book.WriteText(&table); err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(book, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{"report.html": page.String(), "matrix.txt": table.String(), "matrix.json": string(data) + "\n"}
+	for _, f := range book.Figures() {
+		files[f.File+".svg"] = f.Plot.SVG()
+	}
+	return files, nil
+}

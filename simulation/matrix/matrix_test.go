@@ -1,0 +1,95 @@
+package matrix
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/banyan-llm/banyan/simulation"
+)
+
+// small plays the whole matrix with few requests.
+func small(t *testing.T) ([]Cell, *Book) {
+	t.Helper()
+	cells, err := Plan(Options{Seed: 2, Share: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reports []simulation.Report
+	for i := range cells {
+		rep, err := simulation.Evaluate(cells[i].Config)
+		if err != nil {
+			t.Fatalf("%s: %v", cells[i].Name(), err)
+		}
+		reports = append(reports, rep)
+	}
+	return cells, NewBook(2, cells, reports)
+}
+
+func written(t *testing.T, b *Book) (page, table string) {
+	t.Helper()
+	var p, x strings.Builder
+	if err := b.WriteHTML(&p); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.WriteText(&x); err != nil {
+		t.Fatal(err)
+	}
+	return p.String(), x.String()
+}
+
+var (
+	outside = regexp.MustCompile(`(?i)(?:src|href|url|@import|<script|<link)[\s="'(]`)
+	numbers = regexp.MustCompile(`NaN|Inf|%!`)
+)
+
+func TestX1X2X3TheWholeMatrixIsTold(t *testing.T) {
+	cells, book := small(t)
+	page, table := written(t, book)
+	_, again := small(t)
+	page2, table2 := written(t, again)
+	if page != page2 || table != table2 {
+		t.Error("X1: the same options gave another page")
+	}
+	if got := strings.Count(page, "<tr"); got < len(cells) {
+		t.Errorf("X2: %d table rows for %d cells", got, len(cells))
+	}
+	for i := range cells {
+		if c := &cells[i]; !strings.Contains(table, fmt.Sprintf("\n  %-26s ", c.Line)) {
+			t.Errorf("X2: %s is not in the text", c.Name())
+		}
+	}
+	if got := strings.Count(page, "<svg "); got != len(book.Figures()) || got < 6 {
+		t.Errorf("%d plots on the page, %d figures", got, len(book.Figures()))
+	}
+	if m := outside.FindString(page); m != "" {
+		t.Errorf("X3: the page asks for something outside: %q", m)
+	}
+	if m := numbers.FindString(page + table); m != "" {
+		t.Errorf("%q on the page", m)
+	}
+}
+
+func TestEveryLineOfEveryPlotHasAColourOfItsOwn(t *testing.T) {
+	cells, err := Plan(Options{Seed: 2, Share: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range NewBook(2, cells, make([]simulation.Report, len(cells))).Figures() {
+		seen := map[any]string{}
+		for _, l := range f.Plot.Lines {
+			if other, ok := seen[l.Colour]; ok {
+				t.Errorf("%s: %s looks like %s", f.File, l.Name, other)
+			}
+			seen[l.Colour] = l.Name
+			if len(l.Points) < 2 {
+				t.Errorf("%s: %s has %d points", f.File, l.Name, len(l.Points))
+			}
+		}
+	}
+}
+
+func TestABookWithHolesIsStillAPage(t *testing.T) {
+	written(t, NewBook(1, nil, nil))
+}
