@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/fleet"
 )
 
 // collector reads gauges off the peer's state when somebody scrapes.
@@ -97,12 +98,18 @@ func oneIf(on bool) float64 {
 	return 0
 }
 
-// configHash is equal on peers whose replicas, policy and grid are equal; 32
-// bits, so that a float carries it.
+// configHash is equal on peers whose configured replicas, discovery, policy and
+// grid are equal; 32 bits, so that a float carries it. What discovery finds is
+// left out: peers learn it a moment apart.
 func (p *Peer) configHash() uint32 {
 	h := sha256.New()
 	fmt.Fprint(h, p.cfg.Policy, p.cfg.Grid, p.cfg.Tokenizer, p.cfg.IsolateBy, p.cfg.Routing)
+	d := &p.cfg.Discovery
+	fmt.Fprint(h, d.DNS, d.Kubernetes.Selector, d.Kubernetes.Namespace, d.Kubernetes.Port)
 	for _, r := range p.fleet.List() {
+		if r.Source != fleet.SourceStatic {
+			continue
+		}
 		s := r.Spec
 		fmt.Fprint(h, s.Name, s.URL, s.Rank, s.Engine, s.Role, s.Kind, s.Model)
 	}

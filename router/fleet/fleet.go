@@ -80,7 +80,7 @@ const maxReplicas = 4096
 func (f *Fleet) Set(specs []Spec, now time.Time) { f.Update(SourceStatic, specs, now) }
 
 // Update replaces what one source lists. Replicas that stay keep their state;
-// a replica whose spec changed is a new one. Those of a source's first list
+// one whose spec or source changed is a new one. Those of a source's first list
 // were there before this peer; later ones start slowly. Discovered replicas
 // that make no sense, or whose name or stream is taken, are left out.
 func (f *Fleet) Update(source string, specs []Spec, now time.Time) {
@@ -99,7 +99,7 @@ func (f *Fleet) Update(source string, specs []Spec, now time.Time) {
 				continue
 			}
 			names[spec.Name], streams[id] = true, true
-			if i := slices.IndexFunc(old, func(r *Replica) bool { return r.Spec.same(&spec) }); i >= 0 {
+			if i := slices.IndexFunc(old, func(r *Replica) bool { return r.Source == from && r.Spec.same(&spec) }); i >= 0 {
 				next = append(next, old[i])
 				continue
 			}

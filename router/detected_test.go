@@ -1,0 +1,150 @@
+package router
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/policy"
+)
+
+// quietPeer is a peer that was never run.
+func quietPeer(t *testing.T, change func(*Config)) *Peer {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.HTTP.Listen, cfg.Admin.Listen, cfg.Mesh.Bind = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Mesh.Insecure = true
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := New(cfg, Options{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.mesh.stop()
+		p.close()
+	})
+	return p
+}
+
+// toldOf is what a policy is told of a replica.
+func toldOf(p *Peer, r *fleet.Replica, now time.Time) policy.Candidate {
+	cands := []policy.Candidate{p.candidate(0, r, &prompt{}, now)}
+	p.board.fill(cands, []crdt.StreamID{r.Stream}, now.UnixMilli(), 0)
+	return cands[0]
+}
+
+func TestSlowStartLowersTheWeightOfACandidate(t *testing.T) {
+	p := quietPeer(t, nil)
+	now := time.Now()
+	p.fleet.Update(fleet.SourceDNS, []fleet.Spec{{URL: "http://10.0.0.1:80"}}, now)
+	p.fleet.Update(fleet.SourceDNS, []fleet.Spec{{URL: "http://10.0.0.1:80"}, {URL: "http://10.0.0.2:80"}}, now)
+	for name, want := range map[string]float64{"10.0.0.1:80": 1, "10.0.0.2:80": .55} {
+		c := toldOf(p, p.fleet.Get(name), now.Add(5*time.Second))
+		if c.Weight < want-.01 || c.Weight > want+.01 {
+			t.Errorf("%s has weight %v, want %v", name, c.Weight, want)
+		}
+	}
+	p.board.setIntent(p.fleet.Get("10.0.0.2:80").Stream, true, 1)
+	if c := toldOf(p, p.fleet.Get("10.0.0.2:80"), now); c.Weight != 0 {
+		t.Errorf("a drained replica has weight %v while it starts", c.Weight)
+	}
+}
+
+func TestTheOracleIsAReplicaThatRenders(t *testing.T) {
+	p := quietPeer(t, func(c *Config) {
+		c.Replicas = []fleet.Spec{{URL: "http://a:1", Engine: "sglang"}, {URL: "http://b:1", Engine: "vllm"}, {URL: "http://c:1", Engine: "trtllm"}, {URL: "http://d:1"}}
+	})
+	list := p.fleet.List()
+	rested := func(string) bool { return false }
+	for range 50 {
+		if r := oracle(list, rested); r == nil || r.Name() != "b:1" {
+			t.Fatalf("%v is asked to render", r)
+		}
+	}
+	if r := oracle(list[2:], rested); r != nil {
+		t.Errorf("%s is asked to render", r.Name())
+	}
+}
+
+func TestHowEventsAreReadFollowsTheFacts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec   fleet.Spec
+		grid   int
+		pages  map[string]string
+		want   feed
+		state  string
+		detail string
+	}{
+		"nobody said what it is": {spec: fleet.Spec{Events: "tcp://h:1"}, state: "idle", detail: "not known yet"},
+		"configured": {
+			spec: fleet.Spec{Engine: "vllm", Events: "tcp://h:1", Replay: "tcp://h:2", Topic: "t"}, want: feed{fedDialed, "vllm", "tcp://h:1", "tcp://h:2", "t"},
+			state: "idle",
+		},
+		"no events":  {spec: fleet.Spec{Engine: "vllm"}, state: "none", detail: "predictions only"},
+		"polled":     {spec: fleet.Spec{Engine: "trtllm", Events: "poll"}, want: feed{how: fedPolled, engine: "trtllm"}, state: "idle"},
+		"not polled": {spec: fleet.Spec{Engine: "trtllm"}, state: "none"},
+		"a pool":     {spec: fleet.Spec{Engine: "vllm", Events: "tcp://h:1", Kind: "pool"}, state: "none"},
+	} {
+		p := quietPeer(t, func(c *Config) {
+			tc.spec.URL = "http://h:80"
+			c.Replicas = []fleet.Spec{tc.spec}
+		})
+		r := p.fleet.List()[0]
+		if got := p.ingest.fed(r); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+		if s := p.ingest.status(r); s.State != tc.state || !strings.Contains(s.Detail, tc.detail) {
+			t.Errorf("%s: %s: %s", name, s.State, s.Detail)
+		}
+	}
+}
+
+// Pages of 16 to 128 share one grid of 16; a smaller one runs on predictions
+// and is told so.
+func TestPagesOnOneGrid(t *testing.T) {
+	for page, fits := range map[string]bool{"1": false, "8": false, "16": true, "24": false, "32": true, "64": true, "128": true} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/server_info" {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			_, _ = w.Write([]byte(`{"page_size":` + page + `,"kv_events":{"endpoint_host":"*","endpoint_port_base":5557}}`))
+		}))
+		p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{URL: srv.URL}} })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); p.fleet.Run(ctx) }()
+		r := p.fleet.List()[0]
+		deadline := time.Now().Add(10 * time.Second)
+		for r.Facts().BlockSize == 0 && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		<-done
+		srv.Close()
+		s := p.ingest.status(r)
+		if got := p.ingest.fed(r).how == fedDialed; got != fits || !fits && (s.State != "unusable" || !strings.Contains(s.Detail, "--page-size 16")) {
+			t.Errorf("page %s: followed %v, %s: %s", page, got, s.State, s.Detail)
+		}
+	}
+}
+
+func TestTheConfigHashLeavesOutWhatComesAndGoes(t *testing.T) {
+	p := quietPeer(t, nil)
+	before := p.configHash()
+	p.fleet.Update(fleet.SourceDNS, []fleet.Spec{{URL: "http://10.0.0.1:80"}}, time.Now())
+	if p.configHash() != before {
+		t.Error("a discovered replica changes the hash of the configuration")
+	}
+	p.fleet.Set([]fleet.Spec{{URL: "http://10.0.0.1:80"}}, time.Now())
+	if p.configHash() == before {
+		t.Error("a configured replica does not")
+	}
+}
