@@ -3,6 +3,8 @@ package simulation
 import (
 	"fmt"
 	"maps"
+
+	"github.com/banyan-llm/banyan/gossip"
 )
 
 // Times of a healed mesh, ms.
@@ -43,6 +45,9 @@ func (r *faultRun) converge() (tookMs int64, ok bool) {
 			why = r.notReady()
 		}
 		if why == "" {
+			why = r.unrest()
+		}
+		if why == "" {
 			return tookMs, true
 		}
 		if r.now >= end {
@@ -77,6 +82,20 @@ func (r *faultRun) notReady() string {
 	for _, p := range r.live() {
 		if !p.ready && !p.draining {
 			return fmt.Sprintf("%s is not ready: %s", p.name, p.reason)
+		}
+	}
+	return ""
+}
+
+// unrest names a pair of live peers that is not connected, or has something
+// under way yet: a frame whose acknowledgement was lost with its connection is
+// sent again, once.
+func (r *faultRun) unrest() string {
+	for _, p := range r.live() {
+		for _, info := range p.core.Peers() {
+			if info.Connected != [gossip.Classes]bool{true, true} || info.Owed > 0 || info.AckAge > 0 {
+				return fmt.Sprintf("%s and %s are not at rest: %+v", p.name, info.Name, info)
+			}
 		}
 	}
 	return ""
