@@ -20,6 +20,7 @@ type collector struct {
 	facts, bytes, predicted, quarantined        *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, clock, config, queue             *prometheus.Desc
+	discovery                                   *prometheus.Desc
 }
 
 func newCollector(p *Peer) *collector {
@@ -42,6 +43,7 @@ func newCollector(p *Peer) *collector {
 		snapshots:   d("snapshots_total", "Snapshots joined, by reason.", "reason"),
 		clock:       d("clock_offset_seconds", "Largest clock difference to a live peer, shortest way included."),
 		config:      d("config_hash", "Hash of the effective configuration's replicas and policy."),
+		discovery:   d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
 		queue:       d("queue_depth", "Requests waiting for admission."),
 	}
 }
@@ -58,6 +60,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, r := range p.fleet.List() {
 		gauge(c.inflight, float64(p.board.inflight(r.Stream)), r.Name())
 		gauge(c.up, oneIf(r.Up()), r.Name())
+	}
+	for _, f := range p.discovery {
+		gauge(c.discovery, oneIf(f.trouble() == ""), f.source)
 	}
 	st := p.index.Stats()
 	gauge(c.facts, float64(st.Facts))

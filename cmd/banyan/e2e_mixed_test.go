@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -65,9 +66,11 @@ func mixedPool(t *testing.T) (names []string, config string) {
 	add("sglang64", []string{"--engine", "sglang", "--block-size", "64"}, "", none)
 	add("sglang1", []string{"--engine", "sglang", "--block-size", "1"}, "", none)
 	add("trtllm", []string{"--engine", "trtllm", "--block-size", "32"}, ", events: poll", none)
-	return names, "mesh: {insecure: true}\ndrain: {delay: 300ms, timeout: 5s}\nreplicas:\n" + cfg.String()
+	return names, "mesh: {insecure: true}\ningest: {owners: '1'}\ndrain: {delay: 300ms, timeout: 5s}\nreplicas:\n" + cfg.String()
 }
 
+// With one owner a stream, half of what a peer knows of load, and of what is
+// cached, comes from the other peer.
 func TestMixedPoolIsRecognisedAndRouted(t *testing.T) {
 	names, config := mixedPool(t)
 	peers := meshFrom(t, 2, config)
@@ -161,6 +164,24 @@ func podList(t *testing.T, items []any, events <-chan any) *httptest.Server {
 	}))
 	t.Cleanup(srv.Close)
 	return srv
+}
+
+func TestNamesBecomeReplicas(t *testing.T) {
+	r := replicaProcess(t, "named", "--engine", "sglang")
+	_, port, err := net.SplitHostPort(r.said["http"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, "serve", "--insecure-mesh", "--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0",
+		"--drain.delay", "100ms", "--discovery.dns", "http://localhost:"+port)
+	eventually(t, "the address is a replica", func() bool {
+		q := p.named("127.0.0.1:" + port)
+		return q.State == "up" && q.Engine == "sglang" && q.Source == "dns" && q.Stream.State == "ok"
+	})
+	if replica, _, _ := p.say(opening(1)); replica != "127.0.0.1:"+port {
+		t.Errorf("answered by %s", replica)
+	}
+	p.stop()
 }
 
 func TestPodsBecomeReplicasAndLeave(t *testing.T) {

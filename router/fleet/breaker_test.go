@@ -131,3 +131,25 @@ func TestBreakerKeepsItsBounds(t *testing.T) {
 		}
 	})
 }
+
+func TestAChoreThatFailsIsDoneLessAndLessOften(t *testing.T) {
+	var c chore
+	now := time.Unix(100, 0)
+	last := time.Duration(0)
+	for range 10 {
+		c.done(now, time.Millisecond, false)
+		wait := c.next.Sub(now)
+		if wait < last || wait < retryMin || wait > retryMax || c.due(c.next.Add(-1)) || !c.due(c.next) {
+			t.Fatalf("wait %v after %v", wait, last)
+		}
+		last, now = wait, c.next
+	}
+	if last != retryMax {
+		t.Errorf("wait ends at %v", last)
+	}
+	c.done(now, time.Second, true)
+	c.done(now, time.Second, false)
+	if c.next.Sub(now) != retryMin {
+		t.Errorf("what went well is forgotten: wait %v", c.next.Sub(now))
+	}
+}

@@ -42,13 +42,14 @@ type chore struct {
 
 func (c *chore) due(now time.Time) bool { return !now.Before(c.next) }
 
+// done notes when it ended and whether it went well.
 func (c *chore) done(now time.Time, every time.Duration, ok bool) {
 	if ok {
 		c.next, c.wait = now.Add(every), 0
 		return
 	}
 	c.wait = min(max(2*c.wait, retryMin), retryMax)
-	c.next = now.Add(max(c.wait, min(every, retryMin)))
+	c.next = now.Add(c.wait)
 }
 
 // watcher is what one replica's goroutine remembers.
@@ -86,17 +87,19 @@ func (w *watcher) step(ctx context.Context, now time.Time) {
 		return
 	}
 	if w.models.due(now) {
-		w.models.done(now, f.cfg.Models, w.readModels(ctx))
+		ok := w.readModels(ctx)
+		w.models.done(time.Now(), f.cfg.Models, ok)
 	}
 	if rose := r.rose.Load(); rose != w.asked { // it may be another engine now
 		w.known, w.asked, w.noLoads = false, rose, false
 	}
 	if !w.known && w.inquiry.due(now) {
 		w.known = f.inquire(ctx, r)
-		w.inquiry.done(now, 0, w.known)
+		w.inquiry.done(time.Now(), 0, w.known)
 	}
 	if r.Engine() != "" && w.load.due(now) && (f.cfg.Owned == nil || f.cfg.Owned(r.Stream)) {
-		w.load.done(now, f.cfg.Scrape, w.readLoad(ctx))
+		ok := w.readLoad(ctx)
+		w.load.done(time.Now(), f.cfg.Scrape, ok)
 	}
 }
 
