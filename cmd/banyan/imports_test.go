@@ -41,7 +41,8 @@ var allowed = map[string][]string{
 	"simulation/workload": {},
 	"simulation/chart":    {},
 	"simulation/matrix":   {"simulation", "simulation/chart", "simulation/workload", "router/policy"},
-	"simulation/demo":     {"simulation/workload", "router/console"},
+	"simulation/client":   {"simulation/workload"},
+	"simulation/demo":     {"simulation/client", "simulation/workload", "router/console"},
 	"simulation/standin":  {"router/kvevents/zmtp", "router/kvevents", "router/openai", "simulation/replica", "simulation/workload"},
 }
 

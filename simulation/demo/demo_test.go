@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/banyan-llm/banyan/simulation/client"
 )
 
 func backendServer(t *testing.T, name string) *httptest.Server {
@@ -70,54 +71,14 @@ func TestBalancerTakesBackendsInTurnAndSkipsDeadOnes(t *testing.T) {
 	}
 }
 
-func TestClientReadsAStreamAndMeasuresIt(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-Banyan-Peer", "p")
-		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n: keep-alive\n\n"+
-			"data: {\"choices\":[{\"delta\":{\"content\":\"he\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"llo\"}}]}\n\n"+
-			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":8}}}\n\ndata: [DONE]\n\n")
-	}))
-	defer srv.Close()
-	a := newClient(srv.URL).ask(t.Context(), "/v1/chat/completions", []byte("{}"), http.Header{})
-	if a.Err != nil || a.Text != "hello" || a.Prompt != 9 || a.Cached != 8 || a.Peer != "p" || a.TTFT <= 0 || a.Retried {
-		t.Errorf("%+v", a)
-	}
-}
-
-func TestACutStreamIsAFailureThatIsNotRetried(t *testing.T) {
-	calls := 0
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		calls++
-		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{\"content\":\"he\"}}]}\n\n")
-	}))
-	defer srv.Close()
-	a := newClient(srv.URL).ask(t.Context(), "/", nil, http.Header{})
-	if !errors.Is(a.Err, io.ErrUnexpectedEOF) || !a.Began || calls != 1 {
-		t.Errorf("%+v after %d calls", a, calls)
-	}
-}
-
-func TestAnErrorBeforeTheFirstByteIsRetriedOnce(t *testing.T) {
-	calls := 0
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		calls++
-		http.Error(w, "busy", http.StatusServiceUnavailable)
-	}))
-	defer srv.Close()
-	a := newClient(srv.URL).ask(t.Context(), "/", nil, http.Header{})
-	if a.Err == nil || !a.Retried || calls != 2 {
-		t.Errorf("%+v after %d calls", a, calls)
-	}
-}
-
 func TestSummaryCountsWhatTheKilledPeerDidNotExcuse(t *testing.T) {
-	answers := []answer{
+	answers := []client.Answer{
 		{Replica: "r0", Prompt: 100, Cached: 60, TTFT: 10 * time.Millisecond},
 		{Replica: "r1", Prompt: 100, Cached: 20, TTFT: 30 * time.Millisecond},
 		{Peer: "c", Began: true, Err: io.ErrUnexpectedEOF},
 		{Peer: "a", Began: true, Err: io.ErrUnexpectedEOF},
 	}
-	p := summarise(answers, 2, func(a answer) bool { return a.Peer == "c" })
+	p := summarise(answers, 2, func(a client.Answer) bool { return a.Peer == "c" })
 	if p.Failed != 1 || p.CachedTokenRatio != 0.4 || p.TTFTMs.P50 != 30 || p.LoadCV < 0.33 || p.LoadCV > 0.34 {
 		t.Errorf("%+v", p)
 	}

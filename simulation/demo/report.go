@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/banyan-llm/banyan/simulation/client"
 )
 
 // Report is what `banyan demo --json` prints.
@@ -80,7 +82,7 @@ func (r *Report) check(ok bool, what, why string, args ...any) {
 
 // summarise turns answers into one row; failed counts what is lost for another
 // reason than the killed peer's cut streams.
-func summarise(answers []answer, replicas int, excused func(answer) bool) PolicyReport {
+func summarise(answers []client.Answer, replicas int, excused func(client.Answer) bool) PolicyReport {
 	p := PolicyReport{Requests: len(answers)}
 	var ttft []float64
 	load := map[string]float64{}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/banyan-llm/banyan/simulation/client"
 	"github.com/banyan-llm/banyan/simulation/workload"
 )
 
@@ -147,8 +148,10 @@ func (s *stage) play(ctx context.Context, policy string, r *Report) error {
 		return err
 	}
 	s.say("policy %-11s %d requests", policy, len(load.Requests))
-	t := &traffic{client: newClient(s.balancer.url()), load: load, policy: policy, model: model}
-	excused := func(answer) bool { return false }
+	c := client.New(s.balancer.url(), true) // a new connection each time: the balancer chooses a peer each time
+	c.Timeout = requestTimeout
+	t := &traffic{client: c, writer: client.Writer{Model: model}, load: load, policy: policy}
+	excused := func(client.Answer) bool { return false }
 	var upset *upset
 	if policy == policies[len(policies)-1] {
 		upset = newUpset(s, len(load.Requests))

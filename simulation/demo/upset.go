@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/banyan-llm/banyan/simulation/client"
 )
 
 // upset kills one peer and joins a fresh one while traffic runs.
@@ -110,14 +112,14 @@ func (u *upset) fail(err error) {
 
 // excused reports whether a failed request is a stream of the killed peer that
 // was cut after its first byte.
-func (u *upset) excused(a answer) bool {
+func (u *upset) excused(a client.Answer) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return a.Err != nil && a.Began && u.killed != nil && a.Peer == u.killed.name
 }
 
 // finish waits for what was begun and writes its part of the report.
-func (u *upset) finish(r *Report, answers []answer) error {
+func (u *upset) finish(r *Report, answers []client.Answer) error {
 	u.wg.Wait()
 	u.mu.Lock()
 	defer u.mu.Unlock()
