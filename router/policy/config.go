@@ -16,6 +16,7 @@ type Config struct {
 	Weighted   WeightedConfig   `yaml:"weighted"`
 	Sticky     StickyConfig     `yaml:"sticky"`
 	TTFT       TTFTConfig       `yaml:"ttft"`
+	Disagg     DisaggConfig     `yaml:"disaggregate"`
 }
 
 // TierConfig prices cached tokens that are not on the GPU: seconds to bring
@@ -105,6 +106,7 @@ func DefaultConfig() Config {
 			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.9, GuardDepth: 0.8, GuardBand: 0.05,
 			StaleMs: 3000, HolderSteps: 3,
 		},
+		Disagg: defaultDisagg(),
 	}
 }
 
@@ -166,5 +168,5 @@ func (c *Config) Validate() error {
 	atLeast("ttft.stale_ms", t.StaleMs, 0)
 	atLeast("ttft.holder_steps", t.HolderSteps, 0)
 	atLeast("ttft.session_slack", t.SessionSlack, 0)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Disagg.validate())...)
 }

@@ -31,6 +31,8 @@ type Request struct {
 type Candidate struct {
 	ID    uint64 // stable hash of the replica's name, for rendezvous hashing
 	Index int    // the caller's index of the replica
+	// Engine is equal where replicas can hand KV to each other, below 8.
+	Engine uint8
 
 	GPU       int // tokens cached on the GPU, confirmed
 	CPU       int // tokens cached on GPU or CPU

@@ -1,0 +1,112 @@
+package disagg
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/banyan-llm/banyan/router/openai"
+)
+
+func parse(t *testing.T, endpoint openai.Endpoint, body string) *openai.Request {
+	t.Helper()
+	r, err := openai.Parse(endpoint, []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// same compares JSON by value.
+func same(t *testing.T, what string, got []byte, want string) {
+	t.Helper()
+	var a, b any
+	if err := json.Unmarshal(got, &a); err != nil {
+		t.Fatalf("%s: %v: %s", what, err, got)
+	}
+	if err := json.Unmarshal([]byte(want), &b); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
+	}
+}
+
+func TestSuits(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"prompt":"a"}`: true,
+		`{"prompt":"a","n":1,"echo":false,"best_of":null}`: true,
+		`{"prompt":["a"]}`:                                     true,
+		`{"prompt":["a","b"]}`:                                 false,
+		`{"prompt":"a","n":2}`:                                 false,
+		`{"prompt":"a","max_tokens":1}`:                        false,
+		`{"prompt":"a","echo":true}`:                           false,
+		`{"prompt":"a","best_of":2}`:                           false,
+		`{"prompt":"a","prompt_logprobs":1}`:                   false,
+		`{"prompt":"a","use_beam_search":true}`:                false,
+		`{"prompt":[1,2,3],"prompt_logprobs":0,"stream":true}`: true,
+	} {
+		if got := Suits(parse(t, openai.Completions, body)); got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+	if !Suits(parse(t, openai.Chat, `{"messages":[]}`)) || Suits(parse(t, openai.Embeddings, `{"input":"a"}`)) {
+		t.Error("endpoints")
+	}
+}
+
+func TestNIXLBodies(t *testing.T) {
+	const asked = `"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,` +
+		`"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+	for body, want := range map[string]string{
+		`{"model":"m","messages":[]}`: `{"model":"m","messages":[],"stream":false,"max_tokens":1,` + asked + `}`,
+		`{"messages":[],"stream":true,"stream_options":{"include_usage":true},"max_completion_tokens":90,"min_tokens":5,"seed":7}`: `
+			{"messages":[],"stream":false,"max_completion_tokens":1,"max_tokens":1,"seed":7,` + asked + `}`,
+		`{"messages":[],"max_tokens":4,"min_completion_tokens":3}`: `{"messages":[],"max_tokens":1,"stream":false,` + asked + `}`,
+	} {
+		r := parse(t, openai.Chat, body)
+		same(t, "prefill", NIXLPrefill(r), want)
+		if string(r.Bytes()) != body {
+			t.Errorf("I1: edited to %s", r.Bytes())
+		}
+	}
+}
+
+func TestNIXLDecodeGetsWhatPrefillSaid(t *testing.T) {
+	const params = `{"do_remote_prefill":true, "remote_block_ids":[[1,2],[9007199254740993]],"tp_size":2,"new_field":{"a":1e400}}`
+	const body = `{"messages":[],"stream":true,"max_tokens":9}`
+	a, err := ReadNIXL([]byte(`{"id":"x","choices":[{"finish_reason":"length"}],"usage":{"prompt_tokens":40,"completion_tokens":1,` +
+		`"prompt_tokens_details":{"cached_tokens":16}},"kv_transfer_params":` + params + `}`))
+	if err != nil || a.Finish != "length" || a.Usage.Prompt != 40 || a.Usage.Cached != 16 {
+		t.Fatalf("%+v %v", a, err)
+	}
+	r := parse(t, openai.Chat, body)
+	if got := string(NIXLDecode(r, a)); got != `{"messages":[],"stream":true,"max_tokens":9,"kv_transfer_params":`+params+`}` {
+		t.Errorf("I2: %s", got)
+	}
+	if string(r.Bytes()) != body {
+		t.Errorf("I1: edited to %s", r.Bytes())
+	}
+	for _, none := range []string{`{}`, `{"kv_transfer_params":null}`, `{"kv_transfer_params":{}}`} {
+		a, err := ReadNIXL([]byte(none))
+		if err != nil || string(NIXLDecode(r, a)) != body {
+			t.Errorf("%s: %v %s", none, err, NIXLDecode(r, a))
+		}
+	}
+	for _, bad := range []string{``, `<html>`, `[]`, `{"choices":3}`} {
+		if _, err := ReadNIXL([]byte(bad)); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func FuzzReadAnswers(f *testing.F) {
+	f.Add([]byte(`{"kv_transfer_params":{"a":[1]},"choices":[{"finish_reason":"length","disaggregated_params":{"x":1}}],"prompt_token_ids":[1]}`))
+	f.Add([]byte(`{"choices":[null]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := parse(t, openai.Completions, `{"prompt":"a"}`)
+		if a, err := ReadNIXL(body); err == nil && !json.Valid(NIXLDecode(r, a)) {
+			t.Errorf("%s", NIXLDecode(r, a))
+		}
+	})
+}
