@@ -15,15 +15,18 @@ var (
 // fn returns false. The Op and its columns are valid during the call only and
 // alias the body. Any bytes are safe: nothing is allocated, no count is
 // believed before it is checked against what is left. O(ops).
-func (s *Slot) Ops(fn func(*Op) bool) error {
+func (s *Slot) Ops(fn func(*Op) bool) error { return s.OpsInto(new(Op), fn) }
+
+// OpsInto is Ops with the caller's Op to decode into, so that a slot of one op
+// costs no allocation.
+func (s *Slot) OpsInto(op *Op, fn func(*Op) bool) error {
 	b := s.Body
-	var op Op
 	for len(b) > 0 {
 		n, err := op.parse(b)
 		if err != nil {
 			return err
 		}
-		if !fn(&op) {
+		if !fn(op) {
 			return nil
 		}
 		b = b[n:]
