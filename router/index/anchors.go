@@ -163,7 +163,7 @@ func (b *blocks) follows(h uint64, hashes []radix.TokenHash, pages int) bool {
 		hashes = hashes[len(l.hashes):]
 		next, ok := uint64(0), false
 		for _, child := range b.waiting[h] {
-			if m := b.loose[child]; m != nil && m.parent == h && len(m.hashes) > 0 && len(hashes) > 0 && m.hashes[0] == uint64(hashes[0]) {
+			if len(hashes) > 0 && b.loose[child].hashes[0] == uint64(hashes[0]) {
 				next, ok = child, true
 				break
 			}

@@ -83,6 +83,13 @@ func TestAnAnswerLinksNothingDoubtful(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a likeness inside another run", func(t *testing.T) {
+		x, c := late(t, run(2, 50, 100, 3, 4), run(3, 60, 200, 8, 3, 4))
+		x.Evidence(testStream, c, 4, 0, 10)
+		if n := looseOf(x); n != 3 {
+			t.Errorf("%d facts are loose: the head that fits is the only one", n)
+		}
+	})
 	t.Run("text keys", func(t *testing.T) {
 		x, c := late(t, run(2, 50, 100, 3, 4))
 		c.Exact = false

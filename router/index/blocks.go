@@ -28,6 +28,7 @@ type blocks struct {
 
 	cutting bool // a snapshot is cut: no fact may move from loose to linked
 
+	op      crdt.Op     // scratch
 	keys    []radix.Key // scratch
 	handles []uint64    // scratch
 }
@@ -79,7 +80,7 @@ func (b *blocks) release(effective uint64) {
 
 // Fold applies one slot. O(ops), one tree descent per run.
 func (b *blocks) Fold(s *crdt.Slot, above bool) {
-	err := s.Ops(func(op *crdt.Op) bool {
+	err := s.OpsInto(&b.op, func(op *crdt.Op) bool {
 		switch op.Kind {
 		case crdt.OpClear:
 			b.clear()

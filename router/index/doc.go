@@ -13,6 +13,12 @@
 // I3: readers see one incarnation per replica: Show flips it in one store.
 // I4: Sum changes in the same call as the facts it adds up.
 // I5: after Rewind the facts are those of the base at the floor, exactly.
-// I6: no call holds the writer for more than a bounded number of facts; long
-// work (clearing a dropped incarnation, loading, cutting) goes in steps.
+// I6: no call holds the writer for more than a bounded number of facts, some
+// 4,096: long deltas are joined in parts, and clearing, loading, cutting,
+// linking, counting, ranking and expiry go in steps. A single slot is one hold,
+// as is the folding of an overlay: both are bounded by bytes (crdt).
+// I7: once counted, the number of suspects is that of the facts stored last
+// before the highest slot lost which no answer confirmed since.
+// I8: keys learned from answers and hints never change a fact, only where it
+// hangs; no digest of facts sees them.
 package index

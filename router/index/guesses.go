@@ -159,9 +159,19 @@ func (x *Index) OwnPredictions(dst []crdt.Prediction, max int) []crdt.Prediction
 // JoinPredictions joins another peer's predictions; rejected counts those
 // whose time lies more than 2 s ahead.
 func (x *Index) JoinPredictions(ps []crdt.Prediction, nowMs int64) (rejected int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.guess.join(ps, nowMs)
+	for len(ps) > 0 {
+		n, keys := 0, 0
+		for n < len(ps) && (n == 0 || keys+len(ps[n].Keys) <= holdFacts) {
+			keys += len(ps[n].Keys)
+			n++
+		}
+		x.locked(func() {
+			x.held += keys
+			rejected += x.guess.join(ps[:n], nowMs)
+		})
+		ps = ps[n:]
+	}
+	return rejected
 }
 
 // PredictionSums returns one XOR per space and bucket, for anti-entropy.

@@ -23,38 +23,39 @@ func (x *Index) locked(f func()) {
 // necessary (linking many orphans, counting suspects after a loss) is done in
 // further holds, and nothing else happens to the stream until then.
 func (x *Index) on(id crdt.StreamID, nowMs int64, f func(s *crdt.Stream)) {
-	for done := false; !done || x.unfinished(id); {
+	for done, more := false, true; more; {
 		x.locked(func() {
 			x.now = max(x.now, nowMs)
 			s := x.streams[id]
-			if b := blocksOf(s); b != nil && !b.step() || done {
+			if b := blocksOf(s); b != nil && b.unfinished() {
+				b.step()
+				more = !done || b.unfinished()
 				return
 			}
 			f(s)
-			done = true
-			s = x.streams[id]
-			if b := blocksOf(s); b != nil {
+			if s == nil {
+				s = x.streams[id]
+			}
+			b := blocksOf(s)
+			if b != nil {
 				b.notice(s.MaxVoid(), x.now)
 			}
+			done, more = true, b != nil && b.unfinished()
 		})
 	}
 }
 
-// unfinished reports whether something of a stream is still to be done.
-func (x *Index) unfinished(id crdt.StreamID) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	b := blocksOf(x.streams[id])
-	return b != nil && (b.counting || len(b.todo) > 0)
-}
+// unfinished reports whether work was put off.
+func (b *blocks) unfinished() bool { return b.counting || len(b.todo) > 0 }
 
-// step does a piece of what was put off; done if there is nothing.
-func (b *blocks) step() (done bool) {
+// step does a piece of what was put off. Links go first: a count wants the
+// facts to lie still.
+func (b *blocks) step() {
 	if len(b.todo) > 0 {
 		b.links()
-		return false
+	} else {
+		b.count(holdFacts)
 	}
-	return b.count(holdFacts)
 }
 
 // blocksOf is the store of the stream's present incarnation; nil if there is
@@ -101,8 +102,11 @@ func holdable(slots []crdt.Slot) (n int) {
 }
 
 func (x *Index) apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
-	x.on(d.Stream, nowMs, func(*crdt.Stream) {
-		out = x.streamLocked(d.Stream).Apply(d, nowMs)
+	x.on(d.Stream, nowMs, func(s *crdt.Stream) {
+		if s == nil {
+			s = x.streamLocked(d.Stream)
+		}
+		out = s.Apply(d, nowMs)
 		if out.NewSlots > 0 {
 			x.Ref(d.Stream).lastSlot.Store(nowMs)
 		}

@@ -89,6 +89,26 @@ func TestManyOrphansAreLinkedInSteps(t *testing.T) {
 	}
 }
 
+// TestManySiblingsAreLinkedInSteps is the same with one parent for all.
+func TestManySiblingsAreLinkedInSteps(t *testing.T) {
+	x := newTestIndex()
+	defer x.Close()
+	var b crdt.Builder
+	for i := range uint64(3 * holdFacts) {
+		b.Store(crdt.Op{Main: true, PerPage: 1, HasParent: true, Parent: 1001}, []uint64{1 << 20 << 1 * (i + 1)}, []uint64{1 << 30})
+	}
+	s, err := b.Slot(2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Apply(&crdt.Delta{Stream: testStream, Epoch: 1, Anchor: 2, Slots: []crdt.Slot{s}}, 1)
+	x.worst = 0
+	x.Apply(&crdt.Delta{Stream: testStream, Epoch: 1, Anchor: 2, Slots: []crdt.Slot{chainSlot(t, 3, 1, 1)}}, 2)
+	if n := x.Stats().Loose; n != 0 || x.worst > holdFacts+64 {
+		t.Errorf("I6: %d loose, %d facts in one hold", n, x.worst)
+	}
+}
+
 // TestPredictionsExpireInSteps books many dispatches and lets them all end
 // before the next round.
 func TestPredictionsExpireInSteps(t *testing.T) {

@@ -1,7 +1,6 @@
 package index
 
 import (
-	"maps"
 	"slices"
 	"sync"
 
@@ -225,14 +224,13 @@ type TopPrefix struct {
 	Holders       []crdt.StreamID
 }
 
-// All lists every known stream's digest, sorted by id.
+// All lists every known stream's digest, one stream a hold.
 func (x *Index) All() map[crdt.StreamID]crdt.Digest {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	out := make(map[crdt.StreamID]crdt.Digest, len(x.streams))
-	for id, s := range maps.All(x.streams) {
-		if s.Epoch() != 0 {
-			out[id] = digestOf(s)
+	ids := x.Streams(nil)
+	out := make(map[crdt.StreamID]crdt.Digest, len(ids))
+	for _, id := range ids {
+		if d, ok := x.Digest(id); ok {
+			out[id] = d
 		}
 	}
 	return out

@@ -1,8 +1,6 @@
 package index
 
 import (
-	"slices"
-
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/radix"
 )
@@ -11,7 +9,7 @@ import (
 type looseFacts struct {
 	loose   map[uint64]*loose   // by handle
 	list    []uint64            // the same handles, for work in steps
-	waiting map[uint64][]uint64 // parent handle -> handles of loose facts; may hold stale ones
+	waiting map[uint64][]uint64 // parent handle -> handles of loose facts with hashes
 	todo    []known             // whose waiting ones are to be linked
 	heads   map[uint64][]uint64 // first token hash of a page -> handles of loose facts
 }
@@ -23,6 +21,8 @@ type loose struct {
 	hashes []uint64 // token hashes of the page's grid blocks
 	meta   crdt.Meta
 	at     int // in list
+	wait   int // in waiting[parent], if it has hashes
+	head   int // in heads[hashes[0]], if it has
 }
 
 // storeLoose keeps pages whose parent is unknown until it comes. Pages that
@@ -65,10 +65,7 @@ func (b *blocks) looseAt(h uint64) *loose {
 // hang says what a loose fact hangs below and what its tokens are. A page
 // without hashes says nothing: it stays a bare fact.
 func (b *blocks) hang(h uint64, l *loose, parent uint64, hashes []uint64) {
-	if len(l.hashes) > 0 && (len(hashes) == 0 || l.hashes[0] != hashes[0]) {
-		b.unhead(h, l)
-	}
-	known := len(l.hashes) > 0 && len(hashes) > 0 && l.hashes[0] == hashes[0]
+	b.unhang(l)
 	l.parent, l.hashes = parent, append(l.hashes[:0], hashes...)
 	if len(hashes) == 0 {
 		return
@@ -76,25 +73,36 @@ func (b *blocks) hang(h uint64, l *loose, parent uint64, hashes []uint64) {
 	if b.waiting == nil {
 		b.waiting, b.heads = map[uint64][]uint64{}, map[uint64][]uint64{}
 	}
-	if !known {
-		b.heads[hashes[0]] = append(b.heads[hashes[0]], h)
+	l.wait, l.head = len(b.waiting[parent]), len(b.heads[hashes[0]])
+	b.waiting[parent] = append(b.waiting[parent], h)
+	b.heads[hashes[0]] = append(b.heads[hashes[0]], h)
+}
+
+// unhang takes a fact out of waiting and heads. O(1).
+func (b *blocks) unhang(l *loose) {
+	if len(l.hashes) == 0 {
+		return
 	}
-	if !slices.Contains(b.waiting[parent], h) {
-		b.waiting[parent] = append(b.waiting[parent], h)
+	if moved, ok := takeOut(b.waiting, l.parent, l.wait); ok {
+		b.loose[moved].wait = l.wait
+	}
+	if moved, ok := takeOut(b.heads, l.hashes[0], l.head); ok {
+		b.loose[moved].head = l.head
 	}
 }
 
-// unhead takes a fact out of heads.
-func (b *blocks) unhead(h uint64, l *loose) {
-	same := b.heads[l.hashes[0]]
-	if len(same) == 1 {
-		delete(b.heads, l.hashes[0])
-		return
+// takeOut removes element i of a list by moving the last one there; moved is
+// that one, ok whether any moved.
+func takeOut(lists map[uint64][]uint64, at uint64, i int) (moved uint64, ok bool) {
+	list := lists[at]
+	last := len(list) - 1
+	if last == 0 {
+		delete(lists, at)
+		return 0, false
 	}
-	if i := slices.Index(same, h); i >= 0 {
-		same[i] = same[len(same)-1]
-		b.heads[l.hashes[0]] = same[:len(same)-1]
-	}
+	moved, list[i] = list[last], list[last]
+	lists[at] = list[:last]
+	return moved, i < last
 }
 
 // dropLoose forgets a loose fact: it is linked now or no fact any more.
@@ -103,9 +111,7 @@ func (b *blocks) dropLoose(h uint64) {
 	if l == nil {
 		return
 	}
-	if len(l.hashes) > 0 {
-		b.unhead(h, l)
-	}
+	b.unhang(l)
 	last := b.list[len(b.list)-1]
 	b.list[l.at] = last
 	b.loose[last].at = l.at
@@ -131,24 +137,19 @@ func (b *blocks) links() {
 	for len(b.todo) > 0 && b.x.held < holdFacts {
 		at := b.todo[len(b.todo)-1]
 		b.todo = b.todo[:len(b.todo)-1]
-		for children := b.waiting[at.handle]; len(children) > 0; {
+		for children := b.waiting[at.handle]; len(children) > 0; children = b.waiting[at.handle] {
 			if b.x.held >= holdFacts {
-				b.waiting[at.handle] = children
 				b.todo = append(b.todo, at)
 				return
 			}
 			child := children[len(children)-1]
-			children = children[:len(children)-1]
-			b.waiting[at.handle] = children
-			if l, ok := b.loose[child]; ok && l.parent == at.handle && len(l.hashes) > 0 {
-				b.todo = append(b.todo, known{child, b.linkOne(child, l, at.key)})
-			}
+			b.todo = append(b.todo, known{child, b.linkOne(child, b.loose[child], at.key)})
 		}
-		delete(b.waiting, at.handle)
 	}
 }
 
-// linkOne links a loose fact below a key and returns its own.
+// linkOne links a loose fact below a key and returns its own. It is no loose
+// fact then.
 func (b *blocks) linkOne(handle uint64, l *loose, parent radix.Key) radix.Key {
 	b.x.held++
 	k := parent

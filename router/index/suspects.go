@@ -80,11 +80,8 @@ func (b *blocks) mark() {
 	b.ref.flags.Store(flags)
 }
 
-// count counts about max facts more; done when all are.
-func (b *blocks) count(max int) (done bool) {
-	if !b.counting {
-		return true
-	}
+// count counts about max facts more.
+func (b *blocks) count(max int) {
 	b.x.held += max
 	if b.loosely > 0 {
 		for ; b.loosely > 0 && max > 0; max-- {
@@ -94,7 +91,7 @@ func (b *blocks) count(max int) (done bool) {
 				b.suspects++
 			}
 		}
-		return false
+		return
 	}
 	b.cursor = b.x.tree.Runs(b.holder, b.cursor, max, func(run radix.Run) {
 		for i, h := range run.Handles {
@@ -103,12 +100,10 @@ func (b *blocks) count(max int) (done bool) {
 			}
 		}
 	})
-	if b.cursor != 0 {
-		return false
+	if b.cursor == 0 {
+		b.counting = false
+		b.mark()
 	}
-	b.counting = false
-	b.mark()
-	return true
 }
 
 // confirm takes the doubt from the first blocks of a prompt that an answer

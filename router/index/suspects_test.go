@@ -56,15 +56,15 @@ func TestSuspectsAreFactsOlderThanTheLastLoss(t *testing.T) {
 		}
 		for i, at := range order {
 			if len(lost) > 0 && rapid.IntRange(0, 3).Draw(t, "declare") == 0 {
-				x.Declare(testStream, 5, []crdt.Span{{From: uint64(lost[0]), To: uint64(lost[0])}}, int64(i))
+				x.Declare(testStream, 5, []crdt.Span{{From: uint64(lost[0]), To: uint64(lost[0])}}, int64(i+1))
 				lost = lost[1:]
 				check("a loss")
 			}
-			x.Apply(&crdt.Delta{Stream: testStream, Epoch: 5, Anchor: 1, Slots: slots[at : at+1]}, int64(i))
+			x.Apply(&crdt.Delta{Stream: testStream, Epoch: 5, Anchor: 1, Slots: slots[at : at+1]}, int64(i+1))
 			check("a slot")
 			if rapid.IntRange(0, 3).Draw(t, "answer") == 0 {
 				keys := keysOf(x.hasher, world, rapid.IntRange(0, len(world)-1).Draw(t, "prompt"))
-				x.Evidence(testStream, &Chain{Root: testRoot, Keys: keys, Exact: true}, rapid.IntRange(0, len(keys)).Draw(t, "cached"), 0, int64(i))
+				x.Evidence(testStream, &Chain{Root: testRoot, Keys: keys, Exact: true}, rapid.IntRange(0, len(keys)).Draw(t, "cached"), 0, int64(i+1))
 				check("an answer")
 			}
 		}
