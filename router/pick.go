@@ -191,7 +191,7 @@ func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, now time.Time) pol
 	grid := pr.keys.Grid
 	return policy.Candidate{
 		ID: p.hash(r.Name()), Index: i, Weight: r.Weight(now),
-		GPU: d.GPU * grid, CPU: d.CPU * grid, Disk: d.Any * grid, Predicted: d.Predicted * grid,
+		GPU: d.GPU * grid, CPU: d.CPU * grid, Disk: d.Any * grid, Predicted: d.Predicted * grid, Suspect: d.Suspect * grid,
 	}
 }
 
@@ -288,7 +288,7 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m.cached.Add(float64(u.Cached))
 	m.matched.Add(float64(t.matched))
 	m.predictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
-	p.index.Evidence(t.share.id, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Exact: t.keys.Scheme.Exact()},
+	p.index.Evidence(t.share.id, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Hashes: t.keys.Hashes, Exact: t.keys.Scheme.Exact()},
 		u.Cached/max(1, t.keys.Grid), t.confirmed, t.at.UnixMilli())
 	p.mesh.predicted()
 }

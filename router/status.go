@@ -30,7 +30,7 @@ func (p *Peer) Status() *console.Status {
 		Peers: p.peerStatus(), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: p.prefixes(20), Problems: []console.Problem{},
 	}
 	st := p.index.Stats()
-	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted)}
+	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted), Suspect: uint64(st.Suspect)}
 	s.Requests = p.requestStatus(now)
 	s.Problems = append(s.Problems, problems(s)...)
 	for _, f := range p.discovery {
