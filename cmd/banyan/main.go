@@ -41,6 +41,7 @@ func commands() []command {
 		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "the whole product on loopback, judged", runDemo},
 		{"replica", "[--listen ADDR --events ENDPOINT …]", "a stand-in inference replica", runReplica},
 		{"sim", "[--trace FILE | --workload NAME] [--policy P|all] [--peers M] …", "policies on a workload, in virtual time", runSim},
+		{"load", "--url URL [--workload NAME] [--rate R | --concurrency C] …", "drive any OpenAI endpoint: TTFT, TPOT, cached tokens", runLoad},
 		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch]", "peers, replicas, convergence, load", runStatus},
 		{"drain", "REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, out, _ io.Writer) error {
 			return setIntent(ctx, "drain", args, out)

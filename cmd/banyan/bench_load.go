@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/simulation/client"
+	"github.com/banyan-llm/banyan/simulation/load"
+)
+
+// loading is `banyan load`.
+type loading struct {
+	source  source
+	url     string
+	model   string
+	keyFile string
+	fresh   bool
+	eos     bool
+	timeout time.Duration
+	asJSON  bool
+	cfg     load.Config
+}
+
+func (l *loading) register(fs *flag.FlagSet) {
+	l.source.register(fs, "demo")
+	fs.StringVar(&l.url, "url", "", "base `URL` of any OpenAI endpoint, with or without /v1 (required)")
+	fs.StringVar(&l.model, "model", "", "model to ask for; default the first that the endpoint lists")
+	fs.StringVar(&l.keyFile, "key-file", "", "`file` with the bearer key")
+	fs.BoolVar(&l.fresh, "new-connections", false, "a new connection for every request, as many clients would")
+	fs.BoolVar(&l.eos, "ignore-eos", false, "ask vLLM to generate every token asked for")
+	fs.DurationVar(&l.timeout, "timeout", client.DefaultTimeout, "of one request, answer included")
+	fs.BoolVar(&l.asJSON, "json", false, "print one JSON object")
+	fs.Float64Var(&l.cfg.Rate, "rate", 0, "requests a second, open loop; 0: as the workload says")
+	fs.IntVar(&l.cfg.Concurrency, "concurrency", 0, "closed loop: keep this many in flight, without think times")
+	fs.DurationVar(&l.cfg.Duration, "duration", 0, "send nothing after it; 0: the whole workload")
+	fs.IntVar(&l.cfg.InFlight, "max-in-flight", load.DefaultInFlight, "open loop: most requests open at a time; more are counted, not sent")
+	fs.StringVar(&l.cfg.Policy, "policy", "", "ask Banyan for this policy (X-Banyan-Policy)")
+}
+
+// check reports every fault of the command line, and reads the workload.
+func (l *loading) check(fs *flag.FlagSet) error {
+	var faults []error
+	if u, err := url.Parse(l.url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		faults = append(faults, fmt.Errorf("url: %q is no http or https address", l.url))
+	}
+	if l.timeout <= 0 {
+		faults = append(faults, fmt.Errorf("timeout: %v is out of range", l.timeout))
+	}
+	if l.source.requests == 0 && l.source.trace == "" {
+		l.source.requests = l.enough()
+	}
+	w, err := l.source.read()
+	faults = append(faults, err, noArguments(fs))
+	l.cfg.Workload, l.cfg.Seed = w, l.source.seed
+	key := ""
+	if l.keyFile != "" {
+		text, err := os.ReadFile(l.keyFile)
+		faults = append(faults, err)
+		key = strings.TrimSpace(string(text))
+	}
+	if w != nil {
+		faults = append(faults, l.cfg.Validate())
+	}
+	if err := errors.Join(faults...); err != nil {
+		return usageError{err}
+	}
+	l.cfg.Client = client.New(l.url, l.fresh)
+	l.cfg.Client.Key, l.cfg.Client.Timeout = key, l.timeout
+	return nil
+}
+
+// maxEnough bounds the workload that is made for a rate and a duration.
+const maxEnough = 1_000_000
+
+// enough is how many requests last for the asked duration at the asked rate; 0
+// leaves it to the workload.
+func (l *loading) enough() int {
+	n := l.cfg.Rate * l.cfg.Duration.Seconds()
+	if !(n > 0) {
+		return 0
+	}
+	return int(math.Min(math.Ceil(1.1*n)+10, maxEnough))
+}
+
+// runLoad drives an endpoint with a workload and tells what its user felt.
+func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := flagSet("load", stderr)
+	var l loading
+	l.register(fs)
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	if err := l.check(fs); err != nil {
+		return err
+	}
+	defer l.cfg.Client.Close()
+	if l.model == "" {
+		model, err := l.cfg.Client.Model(ctx)
+		if err != nil {
+			return err
+		}
+		l.model = model
+	}
+	l.cfg.Writer = &client.Writer{Model: l.model, IgnoreEOS: l.eos}
+	l.cfg.Session = fmt.Sprintf("load-%d", time.Now().UnixNano())
+	tick := newTicker(stderr)
+	start := time.Now()
+	l.cfg.Progress = func(p load.Progress) {
+		tick.tick("%.0f s: %d of %d sent, %d answered, %d failed, %d in flight, last first token after %s",
+			time.Since(start).Seconds(), p.Sent, p.All, p.Over, p.Failed, p.InFlight, p.TTFT.Round(time.Millisecond/10))
+	}
+	report, err := load.Run(ctx, l.cfg)
+	tick.done()
+	if err != nil {
+		return err
+	}
+	return l.tell(&report, stdout)
+}
+
+// tell prints the report. A run without a single answer has failed.
+func (l *loading) tell(report *load.Report, stdout io.Writer) error {
+	var err error
+	if l.asJSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(report)
+	} else {
+		err = report.Write(stdout)
+	}
+	if err == nil && report.Completed == 0 {
+		return errCheck
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/banyan-llm/banyan/simulation/standin"
+)
+
+func TestLoadDrivesAnEndpoint(t *testing.T) {
+	s, err := standin.New(standin.Config{Profile: "fast", Model: "some-model"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	code, out, errs := played("load", "--url", "http://"+s.Addr()+"/v1", "--workload", "demo", "--requests", "20", "--concurrency", "4", "--json")
+	if code != exitOK {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	var rep struct {
+		Model     string
+		Requests  int
+		Completed int
+		Failed    int
+		TTFT      struct{ Mean, P50, P90, P99 float64 } `json:"ttft_ms"`
+		TPOT      struct{ P50, P99 float64 }            `json:"tpot_ms"`
+		Cached    int                                   `json:"cached_tokens"`
+	}
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatalf("not one JSON object: %v", err)
+	}
+	if rep.Model != "some-model" || rep.Completed < 20 || rep.Completed != rep.Requests || rep.TTFT.P99 <= 0 || rep.TPOT.P50 <= 0 || rep.Cached <= 0 {
+		t.Errorf("%+v", rep)
+	}
+}
+
+func TestLoadNamesEveryFault(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "bad.jsonl")
+	if err := os.WriteFile(trace, []byte("\n{\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"url"}},
+		{[]string{"--url", "ftp://x", "--workload", "nothing"}, []string{"url", "nothing"}},
+		{[]string{"--url", "http://127.0.0.1:1", "--trace", trace}, []string{"line 2"}},
+		{[]string{"--url", "http://127.0.0.1:1", "--rate", "1", "--concurrency", "2"}, []string{"exclude"}},
+		{[]string{"--url", "http://127.0.0.1:1", "--key-file", trace + "x"}, []string{"no such file"}},
+		{[]string{"--url", "http://127.0.0.1:1", "--timeout", "0s", "more"}, []string{"timeout", "more"}},
+	} {
+		code, out, errs := played(append([]string{"load"}, c.args...)...)
+		if code != exitUsage || out != "" {
+			t.Errorf("%v: exit %d, stdout %q", c.args, code, out)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(errs, want) {
+				t.Errorf("%v: no %q in %q", c.args, want, errs)
+			}
+		}
+	}
+	if code, _, errs := played("load", "--url", "http://127.0.0.1:1"); code != exitFailed || !strings.Contains(errs, "list models") {
+		t.Errorf("nobody there: exit %d, %s", code, errs)
+	}
+}
