@@ -153,6 +153,22 @@ func (b *board) ownRate(nowMs int64) float64 {
 func (b *board) dispatch(s *share, nowMs int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.joinLocked(s, nowMs)
+	b.meanS += (s.prefill - b.meanS) / 64
+	if gap := float64(nowMs-b.lastSent) / 1000; b.lastSent != 0 {
+		b.lambda = b.lambda*rateWindow/(rateWindow+gap) + 1/(rateWindow+gap)
+	}
+	b.lastSent = nowMs
+}
+
+// join counts in the second replica of a request that dispatch has counted.
+func (b *board) join(s *share, nowMs int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.joinLocked(s, nowMs)
+}
+
+func (b *board) joinLocked(s *share, nowMs int64) {
 	o := b.ownLocked(s.id)
 	if sum := b.loads.Sum(s.id); sum.Waiting == 0 && sum.Streams == 0 {
 		o.reg.FirstToken = nowMs
@@ -164,11 +180,20 @@ func (b *board) dispatch(s *share, nowMs int64) {
 		o.young = append(o.young[:0], o.young[1:]...)
 	}
 	o.young = append(o.young, youngDispatch{nowMs, s.prefill, s.tokens})
-	b.meanS += (s.prefill - b.meanS) / 64
-	if gap := float64(nowMs-b.lastSent) / 1000; b.lastSent != 0 {
-		b.lambda = b.lambda*rateWindow/(rateWindow+gap) + 1/(rateWindow+gap)
+	b.publishLocked(s.id, o)
+}
+
+// raise gives a request that has no first token another size.
+func (b *board) raise(s *share, prefill float64, tokens int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.started || s.over {
+		return
 	}
-	b.lastSent = nowMs
+	o := b.ownLocked(s.id)
+	o.reg.Prefill += prefill - s.prefill
+	o.reg.Tokens += tokens - s.tokens
+	s.prefill, s.tokens = prefill, tokens
 	b.publishLocked(s.id, o)
 }
 
@@ -207,6 +232,21 @@ func (b *board) done(s *share, took time.Duration, promptTokens, cachedTokens in
 	}
 	s.over = true
 	b.meanMs += (float64(took.Milliseconds()) - b.meanMs) / 64
+	b.leaveLocked(s, promptTokens, cachedTokens)
+}
+
+// leave counts one of a request's two replicas out. Only the first call
+// counts (R1).
+func (b *board) leave(s *share, promptTokens, cachedTokens int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !s.over {
+		s.over = true
+		b.leaveLocked(s, promptTokens, cachedTokens)
+	}
+}
+
+func (b *board) leaveLocked(s *share, promptTokens, cachedTokens int) {
 	o := b.ownLocked(s.id)
 	if s.started {
 		o.reg.Streams--

@@ -37,6 +37,8 @@ type metrics struct {
 	retries         *prometheus.CounterVec // cause
 	disconnects     prometheus.Counter
 	tokenized       *prometheus.CounterVec // mode, reason
+	splits          *prometheus.CounterVec // why
+	legs            *prometheus.CounterVec // outcome
 	reloadOK        prometheus.Gauge
 
 	total, failed atomic.Uint64 // requests, for the status page
@@ -118,6 +120,18 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 		reloadOK: f.NewGauge(prometheus.GaugeOpts{
 			Name: "banyan_config_last_reload_success", Help: "1 if the last configuration load succeeded.",
 		}),
+	}
+	m.splits = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "banyan_split_decisions_total", Help: "Decisions between one replica and a prefill-decode pair, by why; remote and only are pairs.",
+	}, []string{"why"})
+	m.legs = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "banyan_prefill_legs_total", Help: "Prefill legs, by outcome.",
+	}, []string{"outcome"})
+	for _, why := range splitReasons {
+		m.splits.WithLabelValues(string(why))
+	}
+	for _, outcome := range legs {
+		m.legs.WithLabelValues(string(outcome))
 	}
 	for _, cause := range []string{"connect", "reset", "status", "timeout"} {
 		m.retries.WithLabelValues(cause)

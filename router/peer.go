@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -52,6 +53,9 @@ type Peer struct {
 	core     *gossip.Core
 	mesh     *link
 	ingest   *ingest
+
+	transport *http.Transport // to replicas
+	traffic   traffic
 
 	discovery []finder
 	departed  departures // of keepHouse's goroutine
@@ -129,6 +133,7 @@ func (p *Peer) hashSecret() ([]byte, error) {
 func (p *Peer) compose() error {
 	cfg := &p.cfg
 	p.index = index.New(index.Config{Hasher: p.hasher, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions})
+	p.transport = proxy.NewTransport()
 	p.policies = map[string]policy.Policy{}
 	for _, name := range policy.Names() {
 		pol, err := policy.New(name, cfg.Routing)
@@ -232,7 +237,8 @@ func (p *Peer) proxyConfig() proxy.Config {
 	l := p.cfg.Limits
 	cfg := proxy.Config{
 		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
-		Models: p.models, Draining: p.draining.Load,
+		Transport: p.transport,
+		Models:    p.models, Draining: p.draining.Load,
 		Retried:      func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
 		Refused:      func(status int) { p.metrics.answered(p.cfg.Policy, policy.ReasonOnly, status) },
 		Overhead:     func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
@@ -242,6 +248,9 @@ func (p *Peer) proxyConfig() proxy.Config {
 			BodyBytes: l.BodyBytes, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout,
 			FirstByte: l.TTFT, Retries: l.Retries,
 		},
+	}
+	if p.cfg.Routing.Disagg.On() {
+		cfg.Attempt = p.attempt
 	}
 	if l.Queue == 0 {
 		cfg.Limits.Queue = -1

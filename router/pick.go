@@ -24,6 +24,7 @@ type prompt struct {
 	matched bool
 	view    index.View
 	lora    string
+	whole   bool // a prefill leg failed: one replica is enough
 }
 
 // ticket follows one try from its dispatch to its end.
@@ -39,6 +40,11 @@ type ticket struct {
 	predicted  float64
 	policyName string
 	reason     policy.Reason
+
+	lead     *lead // the prefill side, nil if one replica does it all
+	prompt   *prompt
+	alone    policy.Decision // what this replica takes if the lead fails
+	fellBack bool            // and it did
 }
 
 // scratch is the reusable part of one decision.
@@ -46,6 +52,7 @@ type scratch struct {
 	replicas []*fleet.Replica
 	cands    []policy.Candidate
 	ids      []crdt.StreamID
+	pools    policy.Pools
 	rand     *rand.Rand
 }
 
@@ -91,6 +98,9 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	if call.Tenant != "" {
 		req.Tenant = p.hash(call.Tenant)
 	}
+	if p.cfg.Routing.Disagg.On() {
+		return p.pickSplit(call, s, pr, pol, &req, view, begin)
+	}
 	d := pol.Decide(&req, view, s.cands, nil)
 	if d.Pos < 0 {
 		return nil, proxy.ErrNoReplica
@@ -106,7 +116,7 @@ func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error)
 	s.replicas = s.replicas[:0]
 	known, told := false, false
 	for _, r := range p.fleet.List() {
-		if r.Spec.Kind == "pool" || r.Spec.Role == "decode" {
+		if r.Spec.Kind == "pool" || r.Spec.Role == "decode" && !p.cfg.Routing.Disagg.On() {
 			continue
 		}
 		told = told || len(r.Models()) > 0
@@ -197,7 +207,21 @@ func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, now time.Time) pol
 
 // countIn books the request at its replica and tells the mesh.
 func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
-	t := &ticket{
+	t := p.ticket(r, c, pr, d, now)
+	p.board.dispatch(&t.share, now.UnixMilli())
+	p.announce(t, now)
+	return t
+}
+
+// announce tells the mesh of a dispatch and of the blocks it will leave.
+func (p *Peer) announce(t *ticket, now time.Time) {
+	p.index.Predict(t.share.id, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Exact: t.keys.Scheme.Exact()}, now.UnixMilli())
+	p.mesh.loadChanged(true)
+	p.mesh.predicted()
+}
+
+func (p *Peer) ticket(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
+	return &ticket{
 		share: share{
 			id: r.Stream, prefill: d.Prefill, tokens: int64(max(1, pr.keys.Tokens-d.Matched)),
 			blocks: int64(len(pr.keys.Keys)),
@@ -205,29 +229,30 @@ func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d poli
 		replica: r, ref: p.index.Ref(r.Stream), keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
 		confirmed: c.Disk / max(1, pr.keys.Grid),
 	}
-	p.board.dispatch(&t.share, now.UnixMilli())
-	p.index.Predict(r.Stream, &index.Chain{Root: pr.keys.Root, Keys: pr.keys.Keys, Exact: pr.keys.Scheme.Exact()}, now.UnixMilli())
-	p.mesh.loadChanged(true)
-	p.mesh.predicted()
-	return t
 }
 
 // target tells the proxy where to go.
 func (t *ticket) target(policyName string, d policy.Decision) *proxy.Target {
-	spec := t.replica.Spec
-	target := &proxy.Target{
-		Replica: spec.Name, URL: spec.URL, Policy: policyName, Reason: string(d.Reason), Matched: d.Matched, Token: t,
+	spec := &t.replica.Spec
+	return &proxy.Target{
+		Replica: spec.Name, URL: spec.URL, Header: t.headers(), Policy: policyName, Reason: string(d.Reason), Matched: d.Matched, Token: t,
 	}
+}
+
+// headers are what a replica is told by this router: rank and credentials.
+func (t *ticket) headers() http.Header {
+	spec := &t.replica.Spec
+	var header http.Header
 	if spec.Rank != 0 || spec.Labels["dp"] != "" {
-		target.Header = http.Header{"X-Data-Parallel-Rank": {strconv.Itoa(spec.Rank)}}
+		header = http.Header{"X-Data-Parallel-Rank": {strconv.Itoa(spec.Rank)}}
 	}
 	if spec.Credentials != "" {
-		if target.Header == nil {
-			target.Header = http.Header{}
+		if header == nil {
+			header = http.Header{}
 		}
-		target.Header.Set("Authorization", "Bearer "+spec.Credentials)
+		header.Set("Authorization", "Bearer "+spec.Credentials)
 	}
-	return target
+	return header
 }
 
 // FirstToken is called when the first token of an answer was seen.
@@ -235,7 +260,9 @@ func (p *Peer) FirstToken(target *proxy.Target, at time.Time) {
 	t := target.Token.(*ticket)
 	t.first = at
 	p.board.firstToken(&t.share, at.UnixMilli())
-	p.board.learn(t.share.id, policy.Sample{Predicted: t.predicted, Prefill: t.share.prefill, Seen: at.Sub(t.at).Seconds()})
+	if !t.shared() {
+		p.board.learn(t.share.id, policy.Sample{Predicted: t.predicted, Prefill: t.share.prefill, Seen: at.Sub(t.at).Seconds()})
+	}
 	t.replica.OK(at)
 	p.mesh.loadChanged(false)
 }
@@ -245,14 +272,19 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 	t := target.Token.(*ticket)
 	now := time.Now()
 	prompt, cached := 0, 0
-	if res.Usage.Known {
+	if res.Usage.Known && !t.shared() {
 		prompt, cached = res.Usage.Prompt, res.Usage.Cached
 	}
+	p.endLead(t, legOf(&res), openai.Usage{}, now)
 	p.board.done(&t.share, res.Duration, prompt, cached)
 	p.mesh.loadChanged(false)
 	if res.Err != nil && !res.ClientGone {
-		if t.replica.Fail(now, res.Cause == proxy.CauseConnect, fleet.Cause(res.Err)) {
-			p.log.Warn("replica down", "replica", t.replica.Name(), "reason", fleet.Cause(res.Err))
+		guilty := t.replica
+		if t.lead != nil && t.lead.cut {
+			guilty = t.lead.replica
+		}
+		if guilty.Fail(now, res.Cause == proxy.CauseConnect, fleet.Cause(res.Err)) {
+			p.log.Warn("replica down", "replica", guilty.Name(), "reason", fleet.Cause(res.Err))
 		}
 	} else if res.Status > 0 && res.Status < 500 {
 		t.replica.OK(now)
@@ -282,6 +314,10 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	}
 	m.prompt.Add(float64(u.Prompt))
 	m.output.Add(float64(u.Completion))
+	if t.shared() { // the prompt was computed by the lead: its word counts
+		u, t = t.lead.usage, t.lead.ticket
+	}
+	p.traffic.add(&res.Usage, u.Cached)
 	if !u.CachedKnown {
 		return
 	}

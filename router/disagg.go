@@ -1,0 +1,199 @@
+package router
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/disagg"
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/proxy"
+)
+
+// Why a request is not even considered for two replicas; the other reasons
+// are policy's.
+const splitUnsuitable policy.SplitReason = "unsuitable"
+
+// splitReasons is the closed list of the label why.
+var splitReasons = []policy.SplitReason{
+	policy.SplitRemote, policy.SplitOnly, policy.SplitShort, policy.SplitSooner, policy.SplitNoPair, splitUnsuitable,
+}
+
+// leg is how a prefill leg ended; a closed list, used as a metric label.
+type leg string
+
+const (
+	legAnswered leg = "answered"
+	legRefused  leg = "refused" // 4xx: the client is told
+	legFailed   leg = "failed"  // no whole answer, or 5xx
+	legTimeout  leg = "timeout"
+	legLeft     leg = "left" // the client went away
+)
+
+var legs = []leg{legAnswered, legRefused, legFailed, legTimeout, legLeft}
+
+// lead is the prefill side of a ticket whose request two replicas share. It is
+// booked like a request of its own.
+type lead struct {
+	*ticket
+	engine string
+	over   bool // counted out
+	cut    bool // the try ended while this side was asked
+	usage  openai.Usage
+}
+
+// pickSplit decides between one replica and two, and counts the request in.
+func (p *Peer) pickSplit(call *proxy.Call, s *scratch, pr *prompt, pol policy.Policy, req *policy.Request, view *policy.View, now time.Time) (*proxy.Target, error) {
+	suits := !pr.whole && disagg.Suits(call.Body)
+	s.sort(suits)
+	split := policy.Disaggregate(pol, &p.cfg.Routing, req, view, &s.pools)
+	if !suits {
+		split.Why = splitUnsuitable
+	}
+	p.metrics.splits.WithLabelValues(string(split.Why)).Inc()
+	if !split.Remote() {
+		if split.Whole.Pos < 0 {
+			return nil, proxy.ErrNoReplica
+		}
+		c := &s.pools.Whole[split.Whole.Pos]
+		t := p.countIn(s.replicas[c.Index], c, pr, split.Whole, now)
+		t.policyName, t.reason = pol.Name(), split.Whole.Reason
+		p.metrics.decision.Observe(time.Since(now).Seconds())
+		return t.target(pol.Name(), split.Whole), nil
+	}
+	from, to := &s.pools.Prefill[split.Prefill.Pos], &s.pools.Decode[split.Decode.Pos]
+	first := p.countIn(s.replicas[from.Index], from, pr, split.Prefill, now)
+	booked := split.Decode
+	booked.Prefill, booked.Matched = 0, pr.keys.Tokens
+	t := p.ticket(s.replicas[to.Index], to, pr, booked, now)
+	p.board.join(&t.share, now.UnixMilli())
+	p.announce(t, now)
+	t.predicted, t.alone, t.prompt = split.Decode.Predicted, split.Decode, pr
+	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
+	t.lead = &lead{ticket: first, engine: first.replica.Engine()}
+	p.metrics.decision.Observe(time.Since(now).Seconds())
+	return t.target(pol.Name(), split.Prefill), nil
+}
+
+// sort puts the candidates into pools by the roles of their replicas.
+func (s *scratch) sort(split bool) {
+	pools := &s.pools
+	pools.Whole, pools.Prefill, pools.Decode = pools.Whole[:0], pools.Prefill[:0], pools.Decode[:0]
+	var last []policy.Candidate // prefill replicas serve alone if nobody else can
+	for i := range s.cands {
+		c := &s.cands[i]
+		r := s.replicas[c.Index]
+		var pairs bool
+		c.Engine, pairs = speaks(r.Engine())
+		lone := r.Spec.Role == "both" || r.Engine() != "sglang" // SGLang's servers of one role cannot do the other's work
+		switch {
+		case r.Spec.Role == "prefill":
+			if pairs && split {
+				pools.Prefill = append(pools.Prefill, *c)
+			}
+			if lone {
+				last = append(last, *c)
+			}
+			continue
+		case r.Spec.Role == "decode" && pairs && split:
+			pools.Decode = append(pools.Decode, *c)
+		}
+		if lone {
+			pools.Whole = append(pools.Whole, *c)
+		}
+	}
+	if len(pools.Whole) == 0 {
+		pools.Whole = append(pools.Whole, last...)
+	}
+}
+
+// speaks numbers the engines whose two-leg protocol is known.
+func speaks(engine string) (number uint8, ok bool) {
+	if engine == "vllm" {
+		return 1, true
+	}
+	return 0, false
+}
+
+// attempt makes one try, in two legs if the ticket has a lead.
+func (p *Peer) attempt(call *proxy.Call, target *proxy.Target, req *http.Request) (*http.Response, error) {
+	t := target.Token.(*ticket)
+	if t.lead == nil {
+		return p.transport.RoundTrip(req)
+	}
+	return p.inTurn(call, target, t, req)
+}
+
+// outgoing is the client's body as the proxy sends it.
+func outgoing(call *proxy.Call, target *proxy.Target) *openai.Request {
+	body := call.Body.Clone()
+	if !target.NoUsage {
+		body.AskUsage()
+	}
+	return body
+}
+
+// leadHeader is the header of the prefill leg: the try's, but for what names
+// or authorizes at the decode replica.
+func (t *ticket) leadHeader(from http.Header) http.Header {
+	header := from.Clone()
+	header.Del("X-Data-Parallel-Rank")
+	if t.replica.Spec.Credentials != "" {
+		header.Del("Authorization")
+	}
+	for name, values := range t.lead.headers() {
+		header[name] = values
+	}
+	return header
+}
+
+// endLead counts the prefill leg out, once, and learns from it.
+func (p *Peer) endLead(t *ticket, how leg, usage openai.Usage, now time.Time) {
+	l := t.lead
+	if l == nil || l.over {
+		return
+	}
+	l.over, l.usage = true, usage
+	took := now.Sub(l.at)
+	p.metrics.legs.WithLabelValues(string(how)).Inc()
+	if how == legAnswered {
+		p.board.firstToken(&l.share, now.UnixMilli())
+		p.board.learn(l.share.id, policy.Sample{Predicted: l.predicted, Prefill: l.share.prefill, Seen: took.Seconds()})
+	}
+	p.board.leave(&l.share, usage.Prompt, usage.Cached)
+	p.mesh.loadChanged(false)
+	switch how {
+	case legAnswered, legRefused:
+		l.replica.OK(now)
+	case legTimeout, legFailed, legLeft: // blamed where the error is known
+	}
+}
+
+// legOf names the end of a try whose prefill leg never began.
+func legOf(res *proxy.Result) leg {
+	if res.ClientGone {
+		return legLeft
+	}
+	return legFailed
+}
+
+// blameLead notes a failure of the prefill replica.
+func (p *Peer) blameLead(t *ticket, err error, now time.Time) {
+	r := t.lead.replica
+	if r.Fail(now, hard(err), fleet.Cause(err)) {
+		p.log.Warn("replica down", "replica", r.Name(), "reason", fleet.Cause(err))
+	}
+}
+
+// fallBack turns the decode side into the whole of the request.
+func (p *Peer) fallBack(t *ticket, now time.Time) {
+	t.fellBack, t.prompt.whole = true, true
+	t.at, t.matched = now, t.alone.Matched
+	p.board.raise(&t.share, t.alone.Prefill, int64(max(1, t.keys.Tokens-t.alone.Matched)))
+	p.mesh.loadChanged(true)
+}
+
+// shared reports whether the prompt was computed elsewhere, so that times and
+// cached tokens of this replica's answer say nothing of its own cache.
+func (t *ticket) shared() bool { return t.lead != nil && !t.fellBack }

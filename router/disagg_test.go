@@ -1,0 +1,277 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/proxy"
+)
+
+// duo is one prefill and one decode replica behind a peer that never runs: no
+// probes, no mesh, no events.
+type duo struct {
+	t     *testing.T
+	peer  *Peer
+	front *httptest.Server
+
+	mu    sync.Mutex
+	calls []legCall
+}
+
+type legCall struct {
+	role   string
+	header http.Header
+	raw    string
+	body   map[string]any
+}
+
+func newDuo(t *testing.T, engine string, prefill, decode http.HandlerFunc, edit func(*Config)) *duo {
+	t.Helper()
+	d := &duo{t: t}
+	cfg := DefaultConfig()
+	cfg.HTTP.Listen, cfg.Admin.Listen, cfg.Mesh.Bind = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Mesh.Insecure, cfg.Tokenizer = true, "text"
+	cfg.Routing.Disagg.Mode, cfg.Routing.Disagg.Tokens = policy.DisaggThreshold, 1
+	for role, h := range map[string]http.HandlerFunc{"prefill": prefill, "decode": decode} {
+		server := httptest.NewServer(d.note(role, h))
+		t.Cleanup(server.Close)
+		cfg.Replicas = append(cfg.Replicas, fleet.Spec{
+			Name: role, URL: server.URL, Engine: engine, Role: role, Model: "m", Credentials: "key-of-" + role,
+		})
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	p, err := New(cfg, Options{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.peer = p
+	api, err := proxy.New(p.proxyConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.front = httptest.NewServer(api)
+	t.Cleanup(func() {
+		d.front.Close()
+		d.idle()
+		p.transport.CloseIdleConnections()
+		p.mesh.stop()
+		p.close()
+	})
+	return d
+}
+
+// note remembers what a leg was sent.
+func (d *duo) note(role string, h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := io.ReadAll(r.Body)
+		call := legCall{role: role, header: r.Header.Clone(), raw: string(raw)}
+		_ = json.Unmarshal(raw, &call.body)
+		d.mu.Lock()
+		d.calls = append(d.calls, call)
+		d.mu.Unlock()
+		h(w, r)
+	}
+}
+
+func (d *duo) seen() []legCall {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]legCall(nil), d.calls...)
+}
+
+// idle expects that nothing stays counted in (R1).
+func (d *duo) idle() {
+	d.t.Helper()
+	for _, r := range d.peer.fleet.List() {
+		for end := time.Now().Add(5 * time.Second); d.peer.board.inflight(r.Stream) != 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				d.t.Errorf("R1: %d requests stay at %s", d.peer.board.inflight(r.Stream), r.Name())
+				break
+			}
+		}
+	}
+}
+
+func (d *duo) ask(body string) (status int, replica, answer string) {
+	d.t.Helper()
+	res, err := http.Post(d.front.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, _ := io.ReadAll(res.Body)
+	return res.StatusCode, res.Header.Get("X-Banyan-Replica"), string(raw)
+}
+
+func (d *duo) legs(outcome leg) int {
+	return int(counterValue(d.peer.metrics.legs.WithLabelValues(string(outcome))))
+}
+
+func says(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+const (
+	plainAsk   = `{"model":"m","messages":[{"role":"user","content":"hello there"}],"max_tokens":7}`
+	streamAsk  = `{"model":"m","messages":[{"role":"user","content":"hello there"}],"stream":true}`
+	transferTo = `{"do_remote_prefill":true,"do_remote_decode":false,"remote_block_ids":[7,8],"remote_engine_id":"e","remote_host":"h","remote_port":5}`
+	leadAnswer = `{"choices":[{"finish_reason":"length"}],"usage":{"prompt_tokens":40,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":16}},` +
+		`"kv_transfer_params":` + transferTo + `}`
+	decodeAnswer = `{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":40,"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":40}}}`
+)
+
+func TestNIXLLegs(t *testing.T) {
+	for _, ask := range []string{plainAsk, streamAsk} {
+		d := newDuo(t, "vllm", says(200, leadAnswer), says(200, decodeAnswer), nil)
+		status, replica, answer := d.ask(ask)
+		if status != 200 || replica != "decode" || answer != decodeAnswer {
+			t.Fatalf("%d %s %s", status, replica, answer)
+		}
+		calls := d.seen()
+		if len(calls) != 2 || calls[0].role != "prefill" || calls[1].role != "decode" {
+			t.Fatalf("%+v", calls)
+		}
+		p, q := calls[0], calls[1]
+		if p.body["stream"] != false || p.body["max_tokens"] != 1.0 || p.body["stream_options"] != nil {
+			t.Errorf("prefill got %s", p.raw)
+		}
+		if !strings.Contains(q.raw, `"kv_transfer_params":`+transferTo) || (ask == plainAsk) != (q.body["max_tokens"] == 7.0) ||
+			(ask == streamAsk) != (q.body["stream"] == true && q.body["stream_options"] != nil) {
+			t.Errorf("decode got %s", q.raw)
+		}
+		if id := p.header.Get("X-Request-Id"); id == "" || id != q.header.Get("X-Request-Id") {
+			t.Errorf("ids %q and %q", id, q.header.Get("X-Request-Id"))
+		}
+		for _, c := range calls {
+			if got := c.header.Get("Authorization"); got != "Bearer key-of-"+c.role {
+				t.Errorf("%s was sent %q", c.role, got)
+			}
+		}
+		d.idle()
+		if d.legs(legAnswered) != 1 || counterValue(d.peer.metrics.cached) != 16 {
+			t.Errorf("answered %d, cached %d: the prefill answer counts", d.legs(legAnswered), counterValue(d.peer.metrics.cached))
+		}
+	}
+}
+
+func TestAFailedPrefillFallsBackToTheDecodeReplica(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, c := range map[string]struct {
+		prefill http.HandlerFunc
+		outcome leg
+	}{
+		"500":      {says(500, `{}`), legFailed},
+		"503":      {says(503, `{}`), legFailed},
+		"no JSON":  {says(200, `<html>`), legFailed},
+		"dies":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, legFailed},
+		"too slow": {hang, legTimeout},
+	} {
+		d := newDuo(t, "vllm", c.prefill, says(200, decodeAnswer), func(cfg *Config) {
+			cfg.Routing.Disagg.Timeout = 200 * time.Millisecond
+		})
+		status, replica, answer := d.ask(plainAsk)
+		if status != 200 || replica != "decode" || answer != decodeAnswer {
+			t.Fatalf("%s: %d %s %s", name, status, replica, answer)
+		}
+		if calls := d.seen(); len(calls) != 2 || calls[1].raw != plainAsk {
+			t.Errorf("%s: %+v", name, calls)
+		}
+		if d.legs(c.outcome) != 1 {
+			t.Errorf("%s: not counted as %s", name, c.outcome)
+		}
+		d.idle()
+	}
+}
+
+func TestARefusedPrefillIsTheClients(t *testing.T) {
+	const refusal = `{"error":{"message":"too long"}}`
+	d := newDuo(t, "vllm", says(400, refusal), says(200, decodeAnswer), nil)
+	if status, replica, answer := d.ask(plainAsk); status != 400 || replica != "prefill" || answer != refusal || len(d.seen()) != 1 {
+		t.Errorf("%d %s %s %+v", status, replica, answer, d.seen())
+	}
+	d.idle()
+}
+
+func TestNothingToFetchLeavesTheBodyAlone(t *testing.T) {
+	d := newDuo(t, "vllm", says(200, `{"choices":[{"finish_reason":"stop"}],"kv_transfer_params":null}`), says(200, decodeAnswer), nil)
+	d.ask(plainAsk)
+	if calls := d.seen(); len(calls) != 2 || calls[1].raw != plainAsk {
+		t.Errorf("%+v", calls)
+	}
+}
+
+func TestUnsuitableOrShortRequestsHaveOneLeg(t *testing.T) {
+	d := newDuo(t, "vllm", says(200, leadAnswer), says(200, decodeAnswer), nil)
+	d.ask(`{"model":"m","messages":[{"role":"user","content":"hello"}],"n":2}`)
+	if calls := d.seen(); len(calls) != 1 || calls[0].role != "decode" {
+		t.Errorf("%+v", calls)
+	}
+	d = newDuo(t, "vllm", says(200, leadAnswer), says(200, decodeAnswer), func(cfg *Config) { cfg.Routing.Disagg.Tokens = 5000 })
+	d.ask(plainAsk)
+	if calls := d.seen(); len(calls) != 1 || calls[0].role != "decode" {
+		t.Errorf("%+v", calls)
+	}
+	if got := counterValue(d.peer.metrics.splits.WithLabelValues(string(policy.SplitShort))); got != 1 {
+		t.Errorf("short was counted %d times", got)
+	}
+}
+
+func TestAClientThatLeavesCancelsTheLegItIsIn(t *testing.T) {
+	for _, role := range []string{"prefill", "decode"} {
+		reached, ended := make(chan struct{}), make(chan struct{})
+		hang := func(_ http.ResponseWriter, r *http.Request) {
+			close(reached)
+			<-r.Context().Done()
+			close(ended)
+		}
+		prefill, decode := says(200, leadAnswer), says(200, decodeAnswer)
+		if role == "prefill" {
+			prefill = hang
+		} else {
+			decode = hang
+		}
+		d := newDuo(t, "vllm", prefill, decode, nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, d.front.URL+"/v1/chat/completions", strings.NewReader(plainAsk))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if res, err := http.DefaultClient.Do(req); err == nil {
+				res.Body.Close()
+			}
+		}()
+		<-reached
+		cancel()
+		<-done
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			t.Errorf("the %s leg ran on", role)
+		}
+		d.idle()
+		want := map[string]int{"prefill": 1, "decode": 2}[role]
+		if calls := d.seen(); len(calls) != want {
+			t.Errorf("%s: %d legs were sent", role, len(calls))
+		}
+		for _, r := range d.peer.fleet.List() {
+			if !r.Up() {
+				t.Errorf("%s is blamed for a client that left", r.Name())
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package router
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/disagg"
+	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/proxy"
+)
+
+// errPrefillTimeout ends a prefill leg that took too long.
+var errPrefillTimeout = errors.New("the prefill replica did not answer in time")
+
+// inTurn asks the prefill replica, then the decode replica with what the first
+// one said. If the first one fails the decode replica gets the client's own
+// body; a refusal (400-451) is the client's to read.
+func (p *Peer) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request) (*http.Response, error) {
+	body := outgoing(call, target)
+	res, raw, err := p.ask(t, req, disagg.NIXLPrefill(body))
+	now := time.Now()
+	if gone := req.Context().Err(); gone != nil {
+		t.lead.cut = true
+		p.endLead(t, legLeft, openai.Usage{}, now)
+		return nil, gone
+	}
+	var said disagg.Answer
+	switch {
+	case err != nil:
+	case res.StatusCode >= 400 && res.StatusCode <= 451:
+		p.endLead(t, legRefused, openai.Usage{}, now)
+		target.Replica = t.lead.replica.Name()
+		return res, nil
+	case res.StatusCode != http.StatusOK:
+		err = fmt.Errorf("the prefill replica answered with status %d", res.StatusCode)
+	default:
+		said, err = disagg.ReadNIXL(raw)
+	}
+	if err != nil {
+		how := legFailed
+		if errors.Is(err, errPrefillTimeout) {
+			how = legTimeout
+		}
+		p.log.Debug("prefill leg failed", "replica", t.lead.replica.Name(), "err", err)
+		p.endLead(t, how, openai.Usage{}, now)
+		p.blameLead(t, err, now)
+		p.fallBack(t, now)
+		return p.transport.RoundTrip(req)
+	}
+	p.endLead(t, legAnswered, said.Usage, now)
+	return p.transport.RoundTrip(withBody(req, disagg.NIXLDecode(body, said)))
+}
+
+// ask sends the prefill leg and reads its whole answer, bounded in size and
+// time. The response carries the body again.
+func (p *Peer) ask(t *ticket, req *http.Request, body []byte) (*http.Response, []byte, error) {
+	ctx, cancel := context.WithTimeoutCause(req.Context(), p.cfg.Routing.Disagg.Timeout, errPrefillTimeout)
+	defer cancel()
+	res, raw, err := p.exchange(t, ctx, req, body)
+	if err != nil && errors.Is(context.Cause(ctx), errPrefillTimeout) {
+		err = errPrefillTimeout
+	}
+	return res, raw, err
+}
+
+func (p *Peer) exchange(t *ticket, ctx context.Context, req *http.Request, body []byte) (*http.Response, []byte, error) {
+	first, err := p.leadRequest(t, ctx, req, body)
+	if err != nil {
+		return nil, nil, err
+	}
+	res, err := p.transport.RoundTrip(first)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, disagg.MaxAnswerBytes+1))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(raw) > disagg.MaxAnswerBytes:
+		return nil, nil, fmt.Errorf("the prefill answer is larger than %d bytes", disagg.MaxAnswerBytes)
+	}
+	res.Body = io.NopCloser(bytes.NewReader(raw))
+	return res, raw, nil
+}
+
+// leadRequest is the prefill leg of a try.
+func (p *Peer) leadRequest(t *ticket, ctx context.Context, req *http.Request, body []byte) (*http.Request, error) {
+	first, err := http.NewRequestWithContext(ctx, req.Method, strings.TrimSuffix(t.lead.replica.Spec.URL, "/")+req.URL.EscapedPath(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	first.URL.RawQuery = req.URL.RawQuery
+	first.Header = t.leadHeader(req.Header)
+	return first, nil
+}
+
+// withBody is the request with another body.
+func withBody(req *http.Request, body []byte) *http.Request {
+	second := req.Clone(req.Context())
+	second.ContentLength = int64(len(body))
+	second.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	second.Body, _ = second.GetBody()
+	return second
+}
+
+// hard reports whether nobody listened.
+func hard(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
