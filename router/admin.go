@@ -16,6 +16,7 @@ import (
 )
 
 // adminHandler is the admin listener: status, metrics, drain, events by HTTP.
+// What changes something is refused to pages of other origins.
 func (p *Peer) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
@@ -29,7 +30,11 @@ func (p *Peer) adminHandler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	page := p.console.Handler()
+	for _, pattern := range []string{"GET /{$}", "GET /console/", "GET /v1/watch", "GET /v1/decisions"} {
+		mux.Handle(pattern, page)
+	}
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // publicHandler is the OpenAI listener.

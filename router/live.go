@@ -41,6 +41,7 @@ func (p *Peer) live(ctx context.Context) error {
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
 	admin := &http.Server{Handler: p.adminHandler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	admin.RegisterOnShutdown(p.console.Close)
 	failed := make(chan error, 3)
 	serve := func(name string, s *http.Server, l net.Listener) {
 		wg.Go(func() {
@@ -139,6 +140,7 @@ func (p *Peer) keepHouse(ctx context.Context) {
 			if now.Sub(vitals) >= vitalsEvery {
 				vitals = now
 				p.publishVitals(now)
+				p.observeChanges(now)
 				p.forgetDeparted(now)
 				p.reloadKeys()
 			}

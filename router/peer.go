@@ -19,6 +19,7 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -53,6 +54,8 @@ type Peer struct {
 	core     *gossip.Core
 	mesh     *link
 	ingest   *ingest
+	console  *console.Console
+	shared   sharedPrefixes
 
 	transport *http.Transport // to replicas
 	traffic   traffic
@@ -104,6 +107,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		}
 	}
 	p.board = newBoard(p.id)
+	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
 		p.close()
 		return nil, err

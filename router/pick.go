@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/openai"
@@ -51,9 +52,11 @@ type ticket struct {
 type scratch struct {
 	replicas []*fleet.Replica
 	cands    []policy.Candidate
+	scores   []float64
 	ids      []crdt.StreamID
 	pools    policy.Pools
 	rand     *rand.Rand
+	choice   console.Choice
 }
 
 var scratches = sync.Pool{New: func() any {
@@ -101,13 +104,15 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	if p.cfg.Routing.Disagg.On() {
 		return p.pickSplit(call, s, pr, pol, &req, view, begin)
 	}
-	d := pol.Decide(&req, view, s.cands, nil)
+	s.scores = slices.Grow(s.scores[:0], len(s.cands))[:len(s.cands)]
+	d := pol.Decide(&req, view, s.cands, s.scores)
 	if d.Pos < 0 {
 		return nil, proxy.ErrNoReplica
 	}
 	t := p.countIn(s.replicas[s.cands[d.Pos].Index], &s.cands[d.Pos], pr, d, begin)
 	t.policyName, t.reason = pol.Name(), d.Reason
 	p.metrics.decision.Observe(time.Since(begin).Seconds())
+	p.record(s, &d, pol.Name(), pr.keys.Tokens, begin)
 	return t.target(pol.Name(), d), nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -21,13 +22,15 @@ import (
 const staleViewMs = 2000
 
 // Status is what this peer knows, for people and scripts.
-func (p *Peer) Status() *console.Status {
+func (p *Peer) Status() *console.Status { return p.statusWith(p.prefixes(20)) }
+
+func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	now := time.Now()
 	ready, why := p.Ready()
 	s := &console.Status{
 		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.cfg.Mesh.Label, Policy: p.cfg.Policy, Grid: p.cfg.Grid,
 		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.started).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why,
-		Peers: p.peerStatus(), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: p.prefixes(20), Problems: []console.Problem{},
+		Peers: p.peerStatus(), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{},
 	}
 	st := p.index.Stats()
 	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted), Suspect: uint64(st.Suspect)}
@@ -40,7 +43,7 @@ func (p *Peer) Status() *console.Status {
 			})
 		}
 	}
-	s.OK = len(s.Problems) == 0
+	s.Judge()
 	return s
 }
 
@@ -57,6 +60,7 @@ func (p *Peer) peerStatus() []console.Peer {
 	out := []console.Peer{{
 		ID: p.id.String(), Name: p.name, Address: p.mesh.address(), HTTP: p.public.Addr().String(), Self: true, State: "alive",
 		Ready: own.Ready, Draining: p.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
+		ViewAges: viewAges(own.Ages),
 	}}
 	members := p.mesh.members()
 	slices.SortFunc(members, func(a, b mesh.Member) int { return strings.Compare(a.Name, b.Name) })
@@ -69,9 +73,17 @@ func (p *Peer) peerStatus() []console.Peer {
 			q.ViewAgeMs = &age
 		}
 		if v, ok := vitals[m.ID]; ok && m.State == mesh.Alive {
-			q.Rate, q.Facts, q.Memory = &v.Rate, &v.Facts, &v.Memory
+			q.Rate, q.Facts, q.Memory, q.ViewAges = &v.Rate, &v.Facts, &v.Memory, viewAges(v.Ages)
 		}
 		out = append(out, q)
+	}
+	return out
+}
+
+func viewAges(in map[crdt.PeerID]int64) map[string]int64 {
+	out := make(map[string]int64, len(in))
+	for id, ms := range in {
+		out[id.String()] = ms
 	}
 	return out
 }
@@ -197,14 +209,14 @@ func (p *Peer) meshStatus() console.Mesh {
 		maps.Copy(m.Snapshots, st.Snapshots)
 	}
 	m.Quarantined = p.index.Stats().Quarantined
-	m.PropagationMs = p.propagation()
+	m.PropagationMs = quantiles(p.metrics.propagation)
 	return m
 }
 
-// propagation reads the quantiles off the histogram.
-func (p *Peer) propagation() console.Quantiles {
+// quantiles reads p50 and p99 in ms off a histogram of seconds.
+func quantiles(of prometheus.Histogram) console.Quantiles {
 	var out dto.Metric
-	if p.metrics.propagation.Write(&out) != nil {
+	if of.Write(&out) != nil {
 		return console.Quantiles{}
 	}
 	h := out.GetHistogram()
@@ -234,6 +246,7 @@ func (p *Peer) requestStatus(now time.Time) console.Requests {
 	return console.Requests{
 		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
 		CachedTokens: counterValue(m.cached), Rate: p.board.ownRate(now.UnixMilli()),
+		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead),
 	}
 }
 

@@ -14,6 +14,8 @@ type Status struct {
 	Draining bool   `json:"draining"`
 	Reason   string `json:"reason"` // why it is not ready, or how it became so
 	OK       bool   `json:"ok"`     // no problem is listed
+	Level    string `json:"level"`  // ok, warn (degraded) or bad (it does not serve as it should)
+	Verdict  string `json:"verdict"`
 
 	Peers    []Peer    `json:"peers"`
 	Replicas []Replica `json:"replicas"`
@@ -37,8 +39,11 @@ type Peer struct {
 	Version   string   `json:"version"`
 	Rate      *float64 `json:"requests_per_s"`
 	ViewAgeMs *float64 `json:"view_age_ms"`
-	Facts     *uint64  `json:"facts"`
-	Memory    *uint64  `json:"memory_bytes"`
+	// ViewAges is how old that peer's view of every other peer is, ms by peer
+	// id, as it says itself; empty if it did not say.
+	ViewAges map[string]int64 `json:"view_ages_ms"`
+	Facts    *uint64          `json:"facts"`
+	Memory   *uint64          `json:"memory_bytes"`
 }
 
 // Replica is one inference endpoint.
@@ -124,6 +129,9 @@ type Requests struct {
 	MatchedTokens uint64  `json:"matched_tokens"`
 	CachedTokens  uint64  `json:"cached_tokens"`
 	Rate          float64 `json:"per_s"`
+
+	TTFTMs  Quantiles `json:"ttft_ms"`  // to the first streamed byte, since the start
+	AddedMs Quantiles `json:"added_ms"` // from a request's arrival to its dispatch
 }
 
 // Prefix is one much-shared piece of the tree; never prompt text.

@@ -28,7 +28,7 @@ func sample() *Status {
 			{Name: "r2", URL: "http://10.0.1.2:80", Engine: "vllm", EngineFrom: "/v1/models", BlockSize: ptr(16), SlowStart: ptr(.4), Role: "both", State: "up", Inflight: 31, Uncached: 12_400, Cached: ptr(.81), Tokenizer: "engine", Stream: Stream{State: "ok", Facts: 1_200_000}},
 			{Name: "r3", URL: "http://10.0.1.3:80", Engine: "vllm", EngineFrom: "assumed", Role: "both", State: "down", SinceMs: 12_000, Stream: Stream{State: "connecting", Detail: "connection refused"}},
 		},
-		Prefixes: []Prefix{{Key: "3f9c01aa00000000", Tokens: 2048, Holders: []string{"r2", "r3"}}},
+		Prefixes: []Prefix{{Key: "3f9c01aa00000000", Tokens: 2048, Blocks: 128, Holders: []string{"r2", "r3"}}},
 		Problems: []Problem{{Text: "r3 is down: connection refused", Help: "Requests go to the others"}},
 	}
 }
@@ -88,6 +88,7 @@ func TestDocumentKeepsItsNames(t *testing.T) {
 	for _, name := range []string{
 		"name", "peer_id", "version", "label", "policy", "ready", "draining", "peers", "replicas", "mesh", "tree", "requests", "prefixes",
 		"problems", "view_age_ms", "inflight", "uncached_tokens", "divergent_streams", "propagation_ms", "digest", "owners", "epoch", "floor", "facts",
+		"level", "verdict", "view_ages_ms", "ttft_ms", "added_ms",
 	} {
 		if !strings.Contains(string(data), `"`+name+`":`) {
 			t.Errorf("C1: %q is gone", name)

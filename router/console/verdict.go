@@ -1,0 +1,65 @@
+package console
+
+import "fmt"
+
+// Levels of the verdict.
+const (
+	LevelOK   = "ok"
+	LevelWarn = "warn"
+	LevelBad  = "bad"
+)
+
+// tally counts what the verdict names.
+type tally struct{ peers, members, up, replicas int }
+
+func (s *Status) tally() tally {
+	t := tally{replicas: len(s.Replicas)}
+	for _, r := range s.Replicas {
+		if r.State != "down" {
+			t.up++
+		}
+	}
+	for _, p := range s.Peers {
+		switch p.State {
+		case "alive":
+			t.peers++
+			t.members++
+		case "failed":
+			t.members++
+		}
+	}
+	return t
+}
+
+// Judge fills OK, Level and Verdict from the rest of the document.
+func (s *Status) Judge() {
+	t := s.tally()
+	s.OK = len(s.Problems) == 0
+	s.Level = LevelOK
+	if !s.OK {
+		s.Level = LevelWarn
+	}
+	if t.up == 0 || s.Mesh.Divergent > 0 || !s.Ready && !s.Draining {
+		s.Level = LevelBad
+	}
+	head := "Converged."
+	switch {
+	case s.Draining:
+		head = "Draining."
+	case !s.Ready:
+		head = "Not ready: " + s.Reason + "."
+	case t.replicas == 0:
+		head = "No replica is known."
+	case t.up == 0:
+		head = "No replica answers."
+	case s.Mesh.Divergent > 0:
+		head = "Peers disagree."
+	case len(s.Problems) == 1:
+		head = "One problem."
+	case len(s.Problems) > 1:
+		head = fmt.Sprintf("%d problems.", len(s.Problems))
+	case t.members == 1:
+		head = "Well, without other peers."
+	}
+	s.Verdict = fmt.Sprintf("%s %d/%d peers, %d/%d replicas, %d divergent", head, t.peers, t.members, t.up, t.replicas, s.Mesh.Divergent)
+}
