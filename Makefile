@@ -8,10 +8,10 @@ GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 10s
 BENCHTIME ?= 1s
 
-.PHONY: help build demo test check bench sim fuzz e2e mutants soak clean
+.PHONY: deploy-check help build demo test check bench sim fuzz e2e mutants soak clean
 
 help: ## one line a target
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/banyan, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/banyan ./cmd/banyan
@@ -28,6 +28,9 @@ check: ## gofumpt, vet, staticcheck, golangci-lint (import rules are a test)
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
+
+deploy-check: ## render the Helm chart over a matrix of values, check and compare (own module)
+	cd deploy/lint && $(GO) vet ./... && $(GO) test -count 1 ./...
 
 bench: ## benchmarks of the hot paths with their yardsticks
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./radix/... ./crdt/... ./router/... ./gossip/...
