@@ -141,7 +141,7 @@ func (q *inquiry) askInfo() {
 	if info.blockSize > 0 {
 		q.facts.BlockSize, q.facts.BlockFrom = info.blockSize, fromInfo
 	}
-	q.facts.Capacity = info.capacity
+	q.facts.Capacity, q.facts.Ranks = info.capacity, info.ranks
 	if q.facts.Events == "" && info.events != "" {
 		q.facts.Events, q.facts.EventsFrom = info.events, fromInfo
 		q.facts.Replay, q.facts.Topic = info.replay, info.topic

@@ -108,6 +108,7 @@ func TestTheEngineTellsWhatItIs(t *testing.T) {
 		"not answering yet": {
 			answers: map[string]string{"/server_info": "status 503", "/metrics": "status 503", "/version": "status 503"},
 		},
+		"only the last question is open": {answers: map[string]string{"/version": "status 503"}},
 		"configured wins over told": {
 			spec: Spec{Engine: "vllm"}, answers: map[string]string{"/v1/models": owned("sglang")}, engine: "vllm", from: "configured", settled: true,
 		},
@@ -143,6 +144,16 @@ func TestSGLangTellsItsEvents(t *testing.T) {
 		info, err := parseServerInfo([]byte(tc.info), base, tc.rank)
 		if err != nil || info.events != tc.events || info.replay != tc.replay || info.topic != tc.topic {
 			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+	}
+}
+
+func TestRanksBehindAURLAreTold(t *testing.T) {
+	for body, want := range map[string]int{
+		`{"page_size":16,"dp_size":4}`: 4, `{"page_size":16}`: 0, `{"page_size":16,"dp_size":-1}`: 0, `{"page_size":16,"dp_size":2000000}`: 0,
+	} {
+		if f, _ := ask(t, Spec{Engine: "sglang"}, map[string]string{"/server_info": body}); f.Ranks != want {
+			t.Errorf("%s: %d ranks", body, f.Ranks)
 		}
 	}
 }

@@ -8,6 +8,7 @@ type Facts struct {
 	BlockSize  int    // tokens per page; 0 unknown
 	BlockFrom  string // the endpoint that told
 	Capacity   int64  // KV tokens; 0 unknown
+	Ranks      int    // data-parallel ranks behind the URL; 0 unknown
 
 	Events     string // PUB endpoint, "poll" for TensorRT-LLM's queue, empty: none known
 	EventsFrom string // configured, or the endpoint that told
@@ -53,5 +54,5 @@ func (r *Replica) Engine() string { return r.facts.Load().Engine }
 func (r *Replica) note(next Facts) bool {
 	before := r.facts.Swap(&next)
 	return before.Engine != next.Engine || before.Events != next.Events ||
-		before.Replay != next.Replay || before.Topic != next.Topic || before.BlockSize != next.BlockSize
+		before.Replay != next.Replay || before.Topic != next.Topic || before.BlockSize != next.BlockSize || before.Ranks != next.Ranks
 }

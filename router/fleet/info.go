@@ -18,6 +18,7 @@ const maxBlockSize = 1 << 20
 type serverInfo struct {
 	engine    string
 	blockSize int
+	ranks     int
 	capacity  int64
 	events    string
 	replay    string
@@ -33,6 +34,7 @@ var errInfo = errors.New("/server_info is not what an engine sends")
 type wireInfo struct {
 	PageSize   *int             `json:"page_size"`
 	DCP        int              `json:"dcp_size"`
+	Ranks      int              `json:"dp_size"`
 	Capacity   int64            `json:"max_total_num_tokens"`
 	KVEvents   *wireEvents      `json:"kv_events"`
 	KVConfig   string           `json:"kv_events_config"`
@@ -71,6 +73,9 @@ func parseServerInfo(body []byte, base string, rank int) (serverInfo, error) {
 		info.blockSize = *w.PageSize
 	}
 	info.capacity = max(0, w.Capacity)
+	if w.Ranks > 0 && w.Ranks <= maxLoadRanks {
+		info.ranks = w.Ranks
+	}
 	events := w.KVEvents
 	if events == nil && w.KVConfig != "" {
 		events = &wireEvents{}

@@ -1,180 +1,22 @@
 package fleet
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
-
-// apiServer is a Kubernetes API server of one resource.
-type apiServer struct {
-	*httptest.Server
-
-	mu       sync.Mutex // guards below
-	version  int
-	pods     map[string]map[string]any
-	log      []string // events; log[i] made version i+1
-	oldest   int      // versions below are gone
-	changed  chan struct{}
-	lists    int
-	watches  int
-	bad      []string // "METHOD query" that made no sense
-	cut      func(watch int) (line string, cut bool)
-	token    string
-	pageSize int
-}
-
-func newAPI(t *testing.T) *apiServer {
-	t.Helper()
-	a := &apiServer{pods: map[string]map[string]any{}, changed: make(chan struct{}), pageSize: 1000}
-	a.Server = httptest.NewServer(http.HandlerFunc(a.serve))
-	t.Cleanup(a.Close)
-	return a
-}
-
-// pod describes a pod; ready is the kubelet's word.
-func podObject(name, ip, phase string, ready bool) map[string]any {
-	status := "False"
-	if ready {
-		status = "True"
-	}
-	return map[string]any{
-		"metadata": map[string]any{"name": name, "namespace": "ns", "uid": "u-" + name + ip},
-		"spec":     map[string]any{"containers": []any{map[string]any{"name": "x", "env": "ignored"}}},
-		"status":   map[string]any{"phase": phase, "podIP": ip, "conditions": []any{map[string]any{"type": "Ready", "status": status}}},
-	}
-}
-
-// event changes the state: ADDED, MODIFIED or DELETED.
-func (a *apiServer) event(kind string, object map[string]any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.version++
-	meta := object["metadata"].(map[string]any)
-	meta["resourceVersion"] = strconv.Itoa(a.version)
-	if kind == "DELETED" {
-		delete(a.pods, meta["name"].(string))
-	} else {
-		a.pods[meta["name"].(string)] = object
-	}
-	line, _ := json.Marshal(map[string]any{"type": kind, "object": object})
-	a.log = append(a.log, string(line))
-	close(a.changed)
-	a.changed = make(chan struct{})
-}
-
-// forget makes all versions so far too old to watch from.
-func (a *apiServer) forget() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.oldest = a.version + 1
-	a.version++
-	a.log = append(a.log, "")
-	close(a.changed)
-	a.changed = make(chan struct{})
-}
-
-func (a *apiServer) counts() (lists, watches int, bad []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.lists, a.watches, slices.Clone(a.bad)
-}
-
-func (a *apiServer) serve(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	a.mu.Lock()
-	token := a.token
-	if r.URL.Path != "/api/v1/namespaces/ns/pods" || q.Get("labelSelector") != "app=vllm" || r.Method != http.MethodGet {
-		a.bad = append(a.bad, r.Method+" "+r.URL.String())
-	}
-	a.mu.Unlock()
-	if token != "" && r.Header.Get("Authorization") != "Bearer "+token {
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	if q.Get("watch") == "true" {
-		a.watch(w, r)
-		return
-	}
-	a.list(w, q.Get("continue"))
-}
-
-func (a *apiServer) list(w http.ResponseWriter, after string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.lists++
-	names := slices.Sorted(maps.Keys(a.pods))
-	items, more := []any{}, ""
-	for i, name := range names {
-		if name <= after {
-			continue
-		}
-		items = append(items, a.pods[name])
-		if len(items) == a.pageSize && i < len(names)-1 {
-			more = name
-			break
-		}
-	}
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version), "continue": more}, "items": items,
-	})
-}
-
-func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	a.watches++
-	number, cut := a.watches, a.cut
-	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
-	if err != nil || r.URL.Query().Get("allowWatchBookmarks") != "true" || r.URL.Query().Get("timeoutSeconds") == "" {
-		a.bad = append(a.bad, "watch "+r.URL.String())
-	}
-	a.mu.Unlock()
-	flusher := w.(http.Flusher)
-	flusher.Flush()
-	if cut != nil {
-		if line, end := cut(number); end {
-			fmt.Fprint(w, line)
-			return
-		}
-	}
-	for {
-		a.mu.Lock()
-		if from < a.oldest {
-			a.mu.Unlock()
-			fmt.Fprintln(w, `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}`)
-			return
-		}
-		news, changed := slices.Clone(a.log[min(from, len(a.log)):]), a.changed
-		from = len(a.log)
-		a.mu.Unlock()
-		for _, line := range news {
-			if line != "" {
-				fmt.Fprintln(w, line)
-			}
-		}
-		flusher.Flush()
-		select {
-		case <-r.Context().Done():
-			return
-		case <-changed:
-		}
-	}
-}
 
 // discover runs discovery against the server until the test ends; the answer
 // tells the names of the replicas now.
@@ -259,6 +101,51 @@ func TestAPodIsDescribed(t *testing.T) {
 	}
 	if err := ValidateSpecs(specs); err != nil {
 		t.Error(err)
+	}
+}
+
+// A pod deleted and made again while nobody listened has its namesake's name
+// and nothing else.
+func TestANamesakeIsAnotherPod(t *testing.T) {
+	ps := pods{}
+	line := func(uid, ready string) string {
+		return `{"type":"MODIFIED","object":{"metadata":{"name":"a-0","namespace":"x","uid":"` + uid + `","resourceVersion":"1"},` +
+			`"status":{"phase":"Running","podIP":"10.0.0.1","conditions":[{"type":"Ready","status":"` + ready + `"}]}}}`
+	}
+	for _, step := range []struct {
+		uid, ready string
+		listed     int
+	}{{"1", "False", 0}, {"1", "True", 1}, {"1", "False", 1}, {"2", "False", 0}, {"2", "True", 1}} {
+		if _, err := ps.apply([]byte(line(step.uid, step.ready))); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(ps.specs(80, &Template{}, false)); got != step.listed {
+			t.Errorf("%+v: %d replicas", step, got)
+		}
+	}
+}
+
+func TestGoneIsToldFromGarbage(t *testing.T) {
+	for line, want := range map[string]error{
+		`{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}`: errGone,
+		`{"type":"ERROR","object":{"kind":"Status","code":500}}`:                    errEvent,
+		`{"type":"ERROR"}`: errEvent,
+	} {
+		if _, err := (pods{}).apply([]byte(line)); !errors.Is(err, want) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestLinesAreBounded(t *testing.T) {
+	r := bufio.NewReaderSize(strings.NewReader(strings.Repeat("x", 99)+"\nshort\r\n"+strings.Repeat("y", 100)+"\n"), 16)
+	for _, want := range []int{99, 5} {
+		if line, err := readLine(r, 100); err != nil || len(line) != want {
+			t.Errorf("%d bytes, %v, want %d", len(line), err, want)
+		}
+	}
+	if line, err := readLine(r, 100); !errors.Is(err, errTooLarge) {
+		t.Errorf("%d bytes, %v", len(line), err)
 	}
 }
 
