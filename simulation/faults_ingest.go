@@ -59,7 +59,7 @@ func (p *faultPeer) reconcile(now int64) {
 		f := p.follows[e.stream]
 		switch {
 		case f == nil && rank >= 0:
-			f = &follower{peer: p, engine: e, track: kvevents.NewTracker(true), first: rank == 0}
+			f = &follower{peer: p, engine: e, track: kvevents.NewTracker(e.replay > 0), first: rank == 0}
 			p.follows[e.stream] = f
 			f.connect()
 		case f == nil:
@@ -193,7 +193,7 @@ func (f *follower) play(ask kvevents.ReplayFrom) {
 			return
 		}
 		log := f.engine.log()
-		log = log[max(0, len(log)-replaySlots):]
+		log = log[max(0, len(log)-f.engine.replay):]
 		var got []crdt.Slot
 		for _, s := range log {
 			if s.Seq >= ask.From && r.net.rng.Float64() >= f.engine.dropped {

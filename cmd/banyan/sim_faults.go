@@ -119,12 +119,12 @@ func writeFaults(w io.Writer, r *simulation.FaultReport) error {
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("seed", "%d", r.Seed)
 	row("peers, replicas", "%d at the end, %d", r.Peers, r.Replicas)
-	row("engine batches", "%d, %d lost for good, %d restarts", r.Batches, r.Lost, r.Restarts)
+	row("engine batches", "%d, %d lost for good, %d restarts, %d of them unnoticeable", r.Batches, r.Lost, r.Restarts, r.Mixed)
 	row("states checked", "%d", r.Checks)
 	row("snapshots", "%d", r.Snapshots)
 	row("gossip", "%.1f MB", float64(r.GossipBytes)/1e6)
 	if r.Converged {
-		row("converged", "%.2f s after the faults ended", float64(r.ConvergedMs)/1000)
+		row("converged", "%.2f s after the last batch", float64(r.ConvergedMs)/1000)
 	} else {
 		row("converged", "no")
 	}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// schedule writes a faults file.
+func schedule(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "faults")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestSimFaultsReportsWhatHeld(t *testing.T) {
+	file := schedule(t, "at=1s for=2s cut a b\nat=2s restart r0\nat=3s kill c # for good\n")
+	args := []string{"sim", "--faults", file, "--seed", "5", "--peers", "3", "--replicas", "2", "--duration", "5s"}
+	code, out, errs := played(args...)
+	if code != exitOK || !strings.Contains(out, "every property held") || !strings.Contains(out, "at=1s for=2s cut a b") {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	code, out, errs = played(append(args, "--json")...)
+	var got map[string]any
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
+		t.Fatalf("exit %d, not one JSON object (%v): %s%s", code, err, out, errs)
+	}
+	if got["seed"] != 5.0 || got["peers"] != 2.0 || got["converged"] != true || len(got["violations"].([]any)) != 0 {
+		t.Errorf("reported %v", got)
+	}
+}
+
+func TestSimFaultsFailsWithTheTrace(t *testing.T) {
+	file := schedule(t, "at=1s cut a b\n")
+	code, out, errs := played("sim", "--faults="+file, "--peers", "2", "--replicas", "1", "--duration", "3s", "--bound", "1ms")
+	if code != exitFailed || !strings.Contains(out, "FAILED ConvergenceBound") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	if !strings.Contains(errs, "mints epoch") || !strings.Contains(errs, "again: banyan sim --faults "+file+" --seed 1") {
+		t.Errorf("neither trace nor a way to play it again: %s", errs)
+	}
+}
+
+func TestSimFaultsRefusesBadFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"at=1s cut a b\nfly r0": `line 2: unknown fault "fly"`,
+		"kill f":                "no peer f among 4",
+	} {
+		if code, _, errs := played("sim", "--faults", schedule(t, text)); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%q: exit %d: %s", text, code, errs)
+		}
+	}
+	if code, _, _ := played("sim", "--faults", filepath.Join(t.TempDir(), "none")); code != exitUsage {
+		t.Errorf("exit %d without the file", code)
+	}
+}
