@@ -303,10 +303,10 @@ func TestScalingAndRestartsBehindHAProxy(t *testing.T) {
 			waits = append(waits, tr.term(old))
 		}
 		h.waitFor(0, 1, 2)
+		evenly(3)
 		for _, wait := range waits[1:] {
 			wait()
 		}
-		evenly(3)
 	})
 	graceful := time.Now()
 	victim := tr.names[1]
