@@ -136,6 +136,33 @@ func TestPagesOnOneGrid(t *testing.T) {
 	}
 }
 
+func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"page_size":16,"dp_size":3}`))
+	}))
+	defer srv.Close()
+	for listed, want := range map[int]int{1: 1, 2: 1, 3: 0} {
+		p := quietPeer(t, func(c *Config) {
+			for rank := range listed {
+				c.Replicas = append(c.Replicas, fleet.Spec{URL: srv.URL, Rank: rank, Engine: "sglang"})
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); p.fleet.Run(ctx) }()
+		last := p.fleet.List()[listed-1]
+		deadline := time.Now().Add(10 * time.Second)
+		for last.Facts().Ranks == 0 && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		<-done
+		if got := p.fleetProblems(); len(got) != want {
+			t.Errorf("%d of 3 ranks are listed: %+v", listed, got)
+		}
+	}
+}
+
 func TestTheConfigHashLeavesOutWhatComesAndGoes(t *testing.T) {
 	p := quietPeer(t, nil)
 	before := p.configHash()

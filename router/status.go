@@ -36,13 +36,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted), Suspect: uint64(st.Suspect)}
 	s.Requests = p.requestStatus(now)
 	s.Problems = append(s.Problems, problems(s)...)
-	for _, f := range p.discovery {
-		if why := f.trouble(); why != "" {
-			s.Problems = append(s.Problems, console.Problem{
-				Text: fmt.Sprintf("Discovery by %s fails: %s", f.source, why), Help: "Replicas stay as it last listed them",
-			})
-		}
-	}
+	s.Problems = append(s.Problems, p.fleetProblems()...)
 	s.Judge()
 	return s
 }
