@@ -60,6 +60,7 @@ func (p *Peer) pickSplit(call *proxy.Call, s *scratch, pr *prompt, pol policy.Po
 		t := p.countIn(s.replicas[c.Index], c, pr, split.Whole, now)
 		t.policyName, t.reason = pol.Name(), split.Whole.Reason
 		p.metrics.decision.Observe(time.Since(now).Seconds())
+		p.record(s, s.pools.Whole, nil, &split.Whole, nil, t, pr.keys.Tokens)
 		return t.target(pol.Name(), split.Whole), nil
 	}
 	from, to := &s.pools.Prefill[split.Prefill.Pos], &s.pools.Decode[split.Decode.Pos]
@@ -73,6 +74,7 @@ func (p *Peer) pickSplit(call *proxy.Call, s *scratch, pr *prompt, pol policy.Po
 	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
 	t.lead = &lead{ticket: first, engine: first.replica.Engine()}
 	p.metrics.decision.Observe(time.Since(now).Seconds())
+	p.record(s, s.pools.Prefill, nil, &split.Prefill, to, t, pr.keys.Tokens)
 	return t.target(pol.Name(), split.Prefill), nil
 }
 

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -40,18 +41,26 @@ func (p *Peer) observeChanges(now time.Time) {
 	})
 }
 
-// record keeps a decision for the console: who was asked and at what score.
-func (p *Peer) record(s *scratch, d *policy.Decision, policyName string, tokens int, at time.Time) {
+// record keeps a decision among cands for the console: who was asked and, with
+// scores, at what score. The replica "to" decodes what another one prefills.
+func (p *Peer) record(s *scratch, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, about *ticket, tokens int) {
 	c := &s.choice
 	*c = console.Choice{
-		TimeMs: at.UnixMilli(), Replica: s.replicas[s.cands[d.Pos].Index].Name(), Policy: policyName, Reason: string(d.Reason),
+		TimeMs: about.at.UnixMilli(), Replica: s.replicas[cands[d.Pos].Index].Name(), Policy: about.policyName, Reason: string(d.Reason),
 		Matched: d.Matched, Prompt: tokens, PredictedSeconds: d.Predicted, Candidates: c.Candidates[:0],
 	}
-	for i := range s.cands {
-		q := &s.cands[i]
-		c.Candidates = append(c.Candidates, console.Option{
-			Replica: s.replicas[q.Index].Name(), Score: s.scores[i], Confirmed: q.Disk, Expected: q.Predicted, Waiting: q.Waiting, Streams: q.Streams,
-		})
+	if to != nil {
+		c.Decode = s.replicas[to.Index].Name()
+	}
+	for i := range cands {
+		q := &cands[i]
+		o := console.Option{
+			Replica: s.replicas[q.Index].Name(), Score: math.MaxFloat64, Confirmed: q.Disk, Expected: q.Predicted, Waiting: q.Waiting, Streams: q.Streams,
+		}
+		if scores != nil {
+			o.Score = scores[i]
+		}
+		c.Candidates = append(c.Candidates, o)
 	}
 	p.console.Decided(c)
 }

@@ -112,7 +112,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	t := p.countIn(s.replicas[s.cands[d.Pos].Index], &s.cands[d.Pos], pr, d, begin)
 	t.policyName, t.reason = pol.Name(), d.Reason
 	p.metrics.decision.Observe(time.Since(begin).Seconds())
-	p.record(s, &d, pol.Name(), pr.keys.Tokens, begin)
+	p.record(s, s.cands, s.scores, &d, nil, t, pr.keys.Tokens)
 	return t.target(pol.Name(), d), nil
 }
 

@@ -16,6 +16,7 @@ type Decision struct {
 	Seq        uint64      `json:"seq"`
 	TimeMs     int64       `json:"time_ms"`
 	Replica    string      `json:"replica"`
+	Decode     string      `json:"decode,omitempty"` // the replica that decodes, if another one
 	Policy     string      `json:"policy"`
 	Reason     string      `json:"reason"`
 	Matched    int         `json:"matched_tokens"` // believed cached at the winner
@@ -28,7 +29,7 @@ type Decision struct {
 // Candidate is one replica as the decision saw it.
 type Candidate struct {
 	Replica   string   `json:"replica"`
-	Score     *float64 `json:"score"`            // lower is better; null: not considered
+	Score     *float64 `json:"score"`            // lower is better; null: not considered or not told
 	Confirmed int      `json:"confirmed_tokens"` // of the prompt, cached there by its events
 	Expected  int      `json:"expected_tokens"`  // of the prompt, cached there by earlier dispatches
 	Waiting   int      `json:"waiting"`
@@ -39,7 +40,7 @@ type Candidate struct {
 // recording allocates nothing once the ring is full.
 type Choice struct {
 	TimeMs           int64
-	Replica          string
+	Replica, Decode  string
 	Policy, Reason   string
 	Matched, Prompt  int
 	PredictedSeconds float64 // 0: unknown
@@ -100,7 +101,7 @@ func (d *decisions) newest() uint64 {
 func (k *kept) decision(seq uint64) Decision {
 	c := &k.choice
 	out := Decision{
-		Seq: seq, TimeMs: c.TimeMs, Replica: c.Replica, Policy: c.Policy, Reason: c.Reason, Matched: c.Matched, Prompt: c.Prompt,
+		Seq: seq, TimeMs: c.TimeMs, Replica: c.Replica, Decode: c.Decode, Policy: c.Policy, Reason: c.Reason, Matched: c.Matched, Prompt: c.Prompt,
 		Count: k.count, Candidates: make([]Candidate, len(c.Candidates)),
 	}
 	if ms := 1000 * c.PredictedSeconds; ms > 0 && finite(ms) {

@@ -287,9 +287,12 @@ func drawDecision(d *Decision) Row {
 	if d.Predicted != nil {
 		row.Cells["ttft"] = millis(d.Predicted)
 	}
+	if d.Decode != "" {
+		row.Cells["replica"] += " → " + d.Decode
+	}
 	for _, c := range d.Candidates {
 		line := Row{Key: c.Replica, Cells: map[string]string{
-			"replica": c.Replica, "score": "not considered", "confirmed": fmt.Sprint(c.Confirmed), "expected": fmt.Sprint(c.Expected),
+			"replica": c.Replica, "score": "-", "confirmed": fmt.Sprint(c.Confirmed), "expected": fmt.Sprint(c.Expected),
 			"load": fmt.Sprintf("%d + %d", c.Waiting, c.Streams),
 		}}
 		if c.Score != nil {
