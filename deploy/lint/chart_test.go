@@ -330,3 +330,55 @@ func TestManifestsAreWhatTheChartRenders(t *testing.T) {
 		}
 	}
 }
+
+// TestMonitorFindsTheMeshService: the ServiceMonitor selects one Service, by
+// labels it has, and a port it names.
+func TestMonitorFindsTheMeshService(t *testing.T) {
+	o := mustRender(t, full)
+	var monitor struct {
+		Spec struct {
+			Selector  struct{ MatchLabels map[string]string }
+			Endpoints []struct{ Port string }
+		}
+	}
+	data, err := yaml.Marshal(o.monitor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &monitor); err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for name, s := range o.services {
+		matches := true
+		for k, v := range monitor.Spec.Selector.MatchLabels {
+			matches = matches && s.Labels[k] == v
+		}
+		for _, p := range s.Spec.Ports {
+			if matches && p.Name == monitor.Spec.Endpoints[0].Port {
+				found = append(found, name)
+			}
+		}
+	}
+	if len(found) != 1 || found[0] != "banyan-mesh" {
+		t.Errorf("the ServiceMonitor finds %v", found)
+	}
+}
+
+// TestSecretsAreThoseOfTheValues: the chart makes no Secret and mounts none but
+// those that the values name.
+func TestSecretsAreThoseOfTheValues(t *testing.T) {
+	o := mustRender(t, full)
+	if strings.Contains(o.text, "kind: Secret") {
+		t.Error("a Secret is rendered: a key made anew at every upgrade splits the mesh")
+	}
+	var mounted []string
+	for _, v := range o.deployment.Spec.Template.Spec.Volumes {
+		if v.Secret != nil {
+			mounted = append(mounted, v.Secret.SecretName)
+		}
+	}
+	if want := []string{"banyan-mesh", "banyan-tls", "banyan-clients"}; !slices.Equal(mounted, want) {
+		t.Errorf("secrets %v, want %v", mounted, want)
+	}
+}
