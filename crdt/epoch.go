@@ -68,19 +68,25 @@ func hasValid(slots []Slot) bool {
 func (s *Stream) relabel(epoch uint64) { s.cur.epoch, s.fence = epoch, epoch }
 
 // admit raises the fence to an epoch and counts the change; false if the
-// stream is quarantined: two processes behind one URL look like that.
+// stream is quarantined: two processes behind one URL look like that. What a
+// quarantined stream ignores raises no fence: it may be this peer's own
+// detection, which nobody else ever heard of.
 func (s *Stream) admit(epoch uint64, nowMs int64) bool {
-	if epoch > s.fence && s.fence != 0 {
+	if epoch > max(s.fence, s.ignored) && s.fence != 0 {
 		s.prune(nowMs)
 		s.bumps = append(s.bumps, nowMs)
 	}
-	s.fence = max(s.fence, epoch)
 	if !s.quarantined && len(s.bumps) > maxBumps {
 		s.Forget()
 		s.quarantined = true
 	}
 	s.bumps = s.bumps[max(0, len(s.bumps)-maxBumps-1):]
-	return !s.quarantined
+	if s.quarantined {
+		s.ignored = max(s.ignored, epoch)
+		return false
+	}
+	s.fence = max(s.fence, epoch)
+	return true
 }
 
 func (s *Stream) prune(nowMs int64) {

@@ -252,6 +252,25 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
+// TestQuarantineFencesNothingOff holds that an epoch which only a quarantined
+// peer heard of does not keep it from the mesh's when it is over.
+func TestQuarantineFencesNothingOff(t *testing.T) {
+	p := wide()
+	for i := range int64(4) {
+		p.takeAt(onlySlot(t, 1000+uint64(i)), 1000*i, 1)
+	}
+	if out := p.takeAt(onlySlot(t, 5000), 5_000, 1); !out.Quarantined {
+		t.Fatalf("own detection in quarantine: %+v", out)
+	}
+	p.Tick(65_001)
+	if out := p.takeAt(onlySlot(t, 1003), 65_002, 1); out.NewSlots != 1 || p.Epoch() != 1003 {
+		t.Fatalf("the mesh's epoch after the quarantine: %+v, epoch %d", out, p.Epoch())
+	}
+	if out := p.takeAt(onlySlot(t, 1001), 65_003, 1); !out.Stale {
+		t.Fatalf("an older epoch comes back: %+v", out)
+	}
+}
+
 // TestSlowBumpsAreFine holds that restarts a minute apart never quarantine.
 func TestSlowBumpsAreFine(t *testing.T) {
 	p := wide()

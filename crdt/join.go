@@ -39,7 +39,7 @@ func (s *Stream) BeginJoin(snap *Snapshot, nowMs int64) (*Joining, error) {
 	switch {
 	case c.Epoch < s.fence:
 		j.out.Stale = true
-	case s.quarantined && c.Epoch == s.fence:
+	case s.quarantined && c.Epoch <= max(s.fence, s.ignored):
 		j.out.Quarantined = true
 	case s.cur != nil && c.Epoch == s.cur.epoch && !j.x.better(s.cur):
 		j.out = s.Apply(snap.above(), nowMs)

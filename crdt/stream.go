@@ -44,13 +44,14 @@ type Stream struct {
 	cfg StreamConfig
 
 	cur   *incarnation // nil while nothing is known
-	fence uint64       // highest epoch ever seen; nothing below it comes back (I4)
+	fence uint64       // highest epoch ever taken; nothing below it comes back (I4)
 	cut   *Cut         // being cut: nothing of cur is folded until it ends
 	join  *Joining     // being loaded
 
 	shadows     []shadow // outranked incarnations, newest last
 	bumps       []int64  // ms of epoch changes within the last minute
 	quarantined bool
+	ignored     uint64 // highest epoch that came in quarantine; counted, not fenced
 }
 
 // NewStream makes a stream that knows nothing.
