@@ -1,6 +1,7 @@
 package router
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -273,6 +274,26 @@ func (b *board) learnRun(id crdt.StreamID, seconds float64, tokens int) {
 	defer b.mu.Unlock()
 	o := b.ownLocked(id)
 	o.rates = o.rates.Run(seconds, tokens)
+}
+
+// typicalRates blends what was learned of all replicas: prefill as where most
+// was seen, the least decode step.
+func (b *board) typicalRates() policy.Rates {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rates, samples := policy.Rates{}, -1
+	step := math.MaxFloat64
+	for _, o := range b.own {
+		if n := o.rates.Samples(); n > samples {
+			rates, samples = o.rates.Rates(), n
+		}
+		step = min(step, o.rates.Rates().T0)
+	}
+	if samples < 0 {
+		return policy.DefaultRates()
+	}
+	rates.T0 = step
+	return rates
 }
 
 // totals returns the load of one replica for status pages.

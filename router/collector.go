@@ -20,7 +20,7 @@ type collector struct {
 	facts, bytes, predicted, quarantined        *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, clock, config, queue             *prometheus.Desc
-	discovery                                   *prometheus.Desc
+	discovery, advised                          *prometheus.Desc
 }
 
 func newCollector(p *Peer) *collector {
@@ -44,6 +44,7 @@ func newCollector(p *Peer) *collector {
 		clock:       d("clock_offset_seconds", "Largest clock difference to a live peer, shortest way included."),
 		config:      d("config_hash", "Hash of the effective configuration's replicas and policy."),
 		discovery:   d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
+		advised:     d("advised_prefill_per_decode", "Prefill replicas that go with one decode replica at the traffic of this peer; 0 until measured."),
 		queue:       d("queue_depth", "Requests waiting for admission."),
 	}
 }
@@ -64,6 +65,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, f := range p.discovery {
 		gauge(c.discovery, oneIf(f.trouble() == ""), f.source)
 	}
+	advised, _ := p.advise()
+	gauge(c.advised, advised)
 	st := p.index.Stats()
 	gauge(c.facts, float64(st.Facts))
 	gauge(c.bytes, float64(st.Bytes))

@@ -275,3 +275,24 @@ func TestAClientThatLeavesCancelsTheLegItIsIn(t *testing.T) {
 		}
 	}
 }
+
+func TestStatusAdvisesARatio(t *testing.T) {
+	d := newDuo(t, "vllm", says(200, leadAnswer), says(200, decodeAnswer), nil)
+	if s := d.peer.disaggStatus(); s == nil || s.Advised != nil {
+		t.Fatalf("%+v", s)
+	}
+	for range 25 {
+		d.ask(plainAsk)
+	}
+	s := d.peer.disaggStatus()
+	if s.Prefill != 1 || s.Decode != 1 || s.Pairs != 25 || s.Whole != 0 || s.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s.Input != 40 || s.Cached != 16 || s.Output != 30 || s.Advised == nil || !(*s.Advised > 0) {
+		t.Errorf("%+v", s)
+	}
+	off := newDuo(t, "vllm", says(200, leadAnswer), says(200, decodeAnswer), func(cfg *Config) { cfg.Routing.Disagg.Mode = policy.DisaggOff })
+	if off.peer.disaggStatus() != nil {
+		t.Error("off, and shown")
+	}
+}

@@ -3,6 +3,7 @@ package router
 import (
 	"sync"
 
+	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 )
@@ -27,4 +28,46 @@ func (t *traffic) total() policy.Traffic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.sum
+}
+
+// advise is the prefill:decode ratio for the traffic so far, by the mean of
+// what was learned of the replicas' rates.
+func (p *Peer) advise() (ratio float64, ok bool) {
+	return p.cfg.Routing.Disagg.Advise(p.traffic.total(), p.board.typicalRates())
+}
+
+// disaggStatus says how the pools are used; nil while disaggregation is off.
+func (p *Peer) disaggStatus() *console.Disagg {
+	cfg := &p.cfg.Routing.Disagg
+	if !cfg.On() {
+		return nil
+	}
+	s := &console.Disagg{Mode: cfg.Mode}
+	for _, r := range p.fleet.List() {
+		switch {
+		case !r.Up():
+		case r.Spec.Role == "prefill":
+			s.Prefill++
+		case r.Spec.Role == "decode":
+			s.Decode++
+		}
+	}
+	for _, why := range splitReasons {
+		n := counterValue(p.metrics.splits.WithLabelValues(string(why)))
+		if why == policy.SplitRemote || why == policy.SplitOnly {
+			s.Pairs += n
+		} else {
+			s.Whole += n
+		}
+	}
+	for _, how := range []leg{legFailed, legTimeout} {
+		s.Failed += counterValue(p.metrics.legs.WithLabelValues(string(how)))
+	}
+	if t := p.traffic.total(); t.Requests > 0 {
+		s.Input, s.Cached, s.Output = t.Input/t.Requests, t.Cached/t.Requests, t.Output/t.Requests
+	}
+	if ratio, ok := p.advise(); ok {
+		s.Advised = &ratio
+	}
+	return s
 }

@@ -23,6 +23,7 @@ type Status struct {
 	Tree     Tree      `json:"tree"`
 	Requests Requests  `json:"requests"`
 	Prefixes []Prefix  `json:"prefixes"`
+	Disagg   *Disagg   `json:"disaggregation"` // null while off
 	Problems []Problem `json:"problems"`
 }
 
@@ -132,6 +133,22 @@ type Requests struct {
 
 	TTFTMs  Quantiles `json:"ttft_ms"`  // to the first streamed byte, since the start
 	AddedMs Quantiles `json:"added_ms"` // from a request's arrival to its dispatch
+}
+
+// Disagg is prefill and decode on different replicas, as seen by this peer.
+type Disagg struct {
+	Mode    string  `json:"mode"`
+	Prefill int     `json:"prefill_replicas"` // up
+	Decode  int     `json:"decode_replicas"`
+	Pairs   uint64  `json:"pairs"`  // requests that two replicas shared
+	Whole   uint64  `json:"whole"`  // requests that one replica served
+	Failed  uint64  `json:"failed"` // prefill legs that failed or took too long
+	Input   float64 `json:"input"`  // mean prompt tokens of answers
+	Cached  float64 `json:"cached"` // of those, found cached
+	Output  float64 `json:"output"` // mean generated tokens
+	// Advised is how many prefill replicas go with one decode replica at this
+	// traffic; null until measured.
+	Advised *float64 `json:"advised_prefill_per_decode"`
 }
 
 // Prefix is one much-shared piece of the tree; never prompt text.
