@@ -21,6 +21,9 @@ type anchors struct {
 
 // keyOf is the block key of a handle, from its fact or an anchor.
 func (b *blocks) keyOf(handle uint64) (radix.Key, bool) {
+	if end := b.end(handle); end.handle == handle && end.key != 0 {
+		return end.key, true
+	}
 	if f, ok := b.x.tree.Get(b.holder, handle); ok {
 		return f.Key, true
 	}

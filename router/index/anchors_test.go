@@ -122,8 +122,8 @@ func TestHintsHealUnequalKeys(t *testing.T) {
 	if !ok || len(d.Hints) != 1 {
 		t.Errorf("a delta carries %d hints", len(d.Hints))
 	}
-	// The block itself comes, lower in the log than anybody knew: no hint any more.
-	give(a, 30, chainSlot(t, 1, 1, 2))
+	// The block itself is stored: no hint any more.
+	a.Apply(&crdt.Delta{Stream: testStream, Epoch: 1, Anchor: 2, Slots: []crdt.Slot{chainSlot(t, 4, 1, 2)}}, 30)
 	if n := len(a.Hints(testStream, 1)); n != 0 {
 		t.Errorf("%d hints about known blocks", n)
 	}

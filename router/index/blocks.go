@@ -28,10 +28,22 @@ type blocks struct {
 
 	cutting bool // a snapshot is cut: no fact may move from loose to linked
 
+	ends [64]runEnd // by handle
+
 	op      crdt.Op     // scratch
 	keys    []radix.Key // scratch
 	handles []uint64    // scratch
 }
+
+// runEnd is the last block of a run stored lately, so that the run that goes on
+// from there need not look its parent up. Invariant: while key is not 0 the
+// handle is a linked fact with that key.
+type runEnd struct {
+	handle uint64
+	key    radix.Key
+}
+
+func (b *blocks) end(handle uint64) *runEnd { return &b.ends[handle%uint64(len(b.ends))] }
 
 // spaced is an entry whose handle alone is ambiguous.
 type spaced struct{ base, space uint64 }
@@ -108,6 +120,7 @@ func (b *blocks) clear() {
 	b.sum = crdt.Sum{}
 	b.looseFacts, b.anchors, b.spaced, b.spaces = looseFacts{}, anchors{}, nil, nil
 	b.undo, b.order = nil, nil
+	b.ends = [64]runEnd{}
 	if shown {
 		b.ref.show(b.holder)
 	}
@@ -163,6 +176,8 @@ func (b *blocks) storeRun(parent radix.Key, perPage int, handles []uint64, hashe
 	}
 	b.keys = keys
 	b.place(parent, perPage, keys, handles, put)
+	last := handles[len(handles)-1]
+	*b.end(last) = runEnd{last, keys[len(keys)-1]}
 	if len(b.waiting) > 0 {
 		for i, h := range handles {
 			b.link(h, keys[(i+1)*perPage-1])
@@ -178,6 +193,9 @@ func (b *blocks) place(parent radix.Key, perPage int, keys []radix.Key, handles 
 		key := keys[(i+1)*perPage-1]
 		i++
 		old := crdt.Meta(f.Meta)
+		if end := b.end(f.Handle); end.handle == f.Handle {
+			end.key = key
+		}
 		if old.Present() {
 			b.sum.KeyXOR ^= crdt.KeyHash(f.Handle, uint64(f.Key))
 		} else {
@@ -240,6 +258,9 @@ func (b *blocks) updater(put func(crdt.Meta) crdt.Meta) radix.Update {
 		if !now.Present() {
 			b.sum.Linked--
 			b.sum.KeyXOR ^= crdt.KeyHash(f.Handle, uint64(f.Key))
+			if end := b.end(f.Handle); end.handle == f.Handle {
+				*end = runEnd{}
+			}
 			b.release(f.Handle)
 		}
 		return radix.Meta(now)

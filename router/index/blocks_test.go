@@ -138,7 +138,7 @@ func TestFactsEqualTheMapModelAfterEveryStep(t *testing.T) {
 			if s, w := got.Sum(), want.Sum(); s.Count != w.Count || s.Facts != w.Facts {
 				t.Fatalf("I4: after slot %d: %d facts %x, model has %d facts %x", i+1, s.Count, s.Facts, w.Count, w.Facts)
 			}
-			if a, b := x.streams[testStream].Digest(), stream.Digest(); a.Base.Count != b.Base.Count || a.Base.Facts != b.Base.Facts {
+			if a, b := x.streams[testStream].Digest(), stream.Digest(); a.Base.Count != b.Base.Count || a.Base.Facts != b.Base.Facts || !spaces && len(a.Context.Above) == 0 && a.Base.Linked != b.Base.Linked {
 				t.Fatalf("I5: base differs: %+v, model %+v", a.Base, b.Base)
 			}
 			checkSum(t, got, world, spaces)
@@ -349,5 +349,30 @@ func TestALooseBlockOfASnapshotIsLinkedLater(t *testing.T) {
 	b.Match([]radix.Key{k1, b.hasher.Chain(k1, 12)}, &v)
 	if d := v.Depth(b.Ref(testStream)).GPU; d != 2 {
 		t.Errorf("depth %d, want 2", d)
+	}
+}
+
+// TestARemovedRunEndLinksNothing stores below a block that went: what peers
+// link must not depend on who saw it come.
+func TestARemovedRunEndLinksNothing(t *testing.T) {
+	for _, clear := range []bool{false, true} {
+		x := newTestIndex()
+		defer x.Close()
+		give(x, 1, chainSlot(t, 1, 1, 3))
+		var b crdt.Builder
+		if clear {
+			b.Clear()
+		} else {
+			b.Remove(crdt.Op{Main: true}, []uint64{1003})
+		}
+		gone, err := b.Slot(2, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		give(x, 2, gone)
+		give(x, 3, chainSlot(t, 3, 4, 5))
+		if n := x.Stats().Loose; n != 2 {
+			t.Errorf("clear %v: %d loose, want 2", clear, n)
+		}
 	}
 }
