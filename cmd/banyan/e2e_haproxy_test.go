@@ -318,8 +318,10 @@ func TestScalingAndRestartsBehindHAProxy(t *testing.T) {
 		h.waitFor(0, 2)
 		time.Sleep(hitWindow)
 	})
-	end()
-	eventually(t, "the peers left hold equal digests", func() bool { return converged(slices.Collect(maps.Values(tr.living))) })
+	phase("the end of all answers", end)
+	phase("equal digests", func() {
+		eventually(t, "the peers left hold equal digests", func() bool { return converged(slices.Collect(maps.Values(tr.living))) })
+	})
 
 	// A stream may still run when a phase ends, so what began early and failed
 	// late counts for the phase it failed in.
