@@ -91,7 +91,7 @@ func drawStatus(s *Status) Drawing {
 func treeText(t *Tree, loose int) string {
 	text := fmt.Sprintf("%s cached blocks in %s, %s more predicted", count(t.Facts), sizeText(uint64(max(t.Bytes, 0))), count(t.Predicted))
 	if loose > 0 {
-		text += fmt.Sprintf("; %d small pieces not drawn", loose)
+		text += fmt.Sprintf("; %d pieces with an unlisted beginning are not drawn", loose)
 	}
 	return text
 }

@@ -129,11 +129,11 @@ function icicle(d) {
     const row = d.branches[i], held = b.holders.length / deepest
     const box = svg('svg', { x: 100 * b.x + '%', y: 100 * b.y + '%', width: 100 * b.w + '%', height: 100 * b.h + '%', role: 'treeitem', 'aria-level': b.level, tabindex: -1 })
     box.dataset.key = row.key
-    box.classList.toggle('deep', held > .6 && b.key !== '')
+    box.classList.toggle('deep', held > .85 && b.key !== '')
     const text = b.key ? `${row.cells.name}: tokens ${row.cells.tokens}, held by ${row.cells.held} (${row.cells.holders}), ${row.cells.share} of cached blocks`
       : `${b.bundled} small prefixes, ${row.cells.share} of cached blocks`
     box.setAttribute('aria-label', text)
-    box.append(svg('rect', { class: 'b', width: '100%', height: '100%', 'fill-opacity': b.key ? .14 + .86 * held : .07 }))
+    box.append(svg('rect', { class: 'b', width: '100%', height: '100%', 'fill-opacity': b.key ? held > .85 ? 1 : .1 + .45 * held : .07 }))
     if (b.h * tall > 15) {
       const label = svg('text', { x: 7, y: Math.min(16, b.h * tall / 2 + 4.5) })
       label.textContent = b.key ? `${row.cells.name}  ${(b.to - b.from).toLocaleString('en')} tok  ${row.cells.held}` : row.cells.name
