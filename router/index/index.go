@@ -15,9 +15,6 @@ type Config struct {
 	Predictions int // K: predicted blocks kept per (replica, namespace)
 }
 
-// forgottenMs is how long an unlisted stream is remembered.
-const forgottenMs = 10 * 60 * 1000
-
 // Index is the tree with its streams. Safe for concurrent use: one writer at
 // a time under mu, readers without a lock.
 type Index struct {
