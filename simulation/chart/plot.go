@@ -50,9 +50,10 @@ type Plot struct {
 // Size of every plot, in CSS pixels before it is scaled to its place.
 const (
 	width, height        = 440.0, 320.0
-	left, right          = 52.0, 14.0
+	left, right          = 66.0, 14.0
 	bottom               = 42.0
 	legendTop, legendRow = 18.0, 18.0
+	legendLeft           = 24.0
 	letter               = 6.7 // width of one, 12 px text
 )
 
@@ -102,13 +103,13 @@ func (p *Plot) scales(top float64) (x, y scale) {
 // legend is the names with their colours, in rows.
 func (p *Plot) legend() (text string, rows int) {
 	var b strings.Builder
-	at := left
+	at := legendLeft
 	rows = 1
 	for i := range p.Lines {
 		l := &p.Lines[i]
 		need := 30 + letter*float64(len([]rune(l.Name)))
-		if at+need > width && at > left {
-			at, rows = left, rows+1
+		if at+need > width && at > legendLeft {
+			at, rows = legendLeft, rows+1
 		}
 		y := legendTop + float64(rows-1)*legendRow - 6
 		fmt.Fprintf(&b, `<path d="M%.1f %.1fh14" %s/><text class="n" x="%.1f" y="%.1f">%s</text>`+"\n",
@@ -136,7 +137,7 @@ func (p *Plot) axes(b *strings.Builder, x, y scale, top float64) {
 		fmt.Fprintf(b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", x.at(v), height-bottom+16, label(p.XText, v))
 	}
 	fmt.Fprintf(b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-8, escape(p.XName))
-	fmt.Fprintf(b, `<text transform="translate(11 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-bottom)/2, escape(p.YName))
+	fmt.Fprintf(b, `<text transform="translate(12 %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-bottom)/2, escape(p.YName))
 }
 
 func label(text func(float64) string, v float64) string {

@@ -66,6 +66,7 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 		{newScale([]float64{0.61, 0.93}, false, false, 0, 1), []float64{0.7, 0.8, 0.9}},
 		{newScale([]float64{1, 100}, true, false, 0, 1), []float64{1, 3, 10, 30, 100}},
 		{newScale([]float64{1, 10000}, true, false, 0, 1), []float64{1, 10, 100, 1000, 10000}},
+		{newScale([]float64{80, 180}, true, false, 0, 1), []float64{80, 100, 120, 140, 160, 180}},
 		{newScale([]float64{3, 60}, true, false, 0, 1), []float64{5, 10, 20, 50}},
 	} {
 		got := c.s.ticks(6)

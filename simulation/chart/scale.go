@@ -62,21 +62,27 @@ func (s *scale) ticks(n int) []float64 {
 	if s.log {
 		return s.logTicks(n)
 	}
-	step := math.Pow(10, math.Floor(math.Log10((s.max-s.min)/float64(n))))
+	return evenTicks(s.min, s.max, n)
+}
+
+// evenTicks are at most n+1 multiples of a round step.
+func evenTicks(from, to float64, n int) []float64 {
+	step := math.Pow(10, math.Floor(math.Log10((to-from)/float64(n))))
 	for _, f := range []float64{1, 2, 5, 10} {
-		if (s.max-s.min)/(step*f) <= float64(n) {
+		if (to-from)/(step*f) <= float64(n) {
 			step *= f
 			break
 		}
 	}
 	var out []float64
-	for i := math.Ceil(s.min/step - 1e-9); i*step <= s.max+1e-9*step; i++ {
-		out = append(out, i*step)
+	for i := math.Ceil(from/step - 1e-9); i*step <= to+1e-9*step; i++ {
+		out = append(out, i*step+0) // + 0: no minus before a zero
 	}
 	return out
 }
 
-// logTicks takes 1, 2, 5 of every decade, or as much of it as fits.
+// logTicks takes 1, 2, 5 of every decade, or as much of it as fits; even steps
+// where that would leave less than three.
 func (s *scale) logTicks(n int) []float64 {
 	var out []float64
 	for _, mantissas := range [][]float64{{1, 2, 5}, {1, 3}, {1}} {
@@ -91,6 +97,9 @@ func (s *scale) logTicks(n int) []float64 {
 		if len(out) <= n {
 			break
 		}
+	}
+	if len(out) < 3 && s.max-s.min < 2 {
+		return evenTicks(math.Pow(10, s.min), math.Pow(10, s.max), n)
 	}
 	return slices.Clip(out)
 }

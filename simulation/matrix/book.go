@@ -190,9 +190,11 @@ func (b *Book) hitByPeers() Figure {
 }
 
 func (b *Book) ttftByPeers() Figure {
-	says := "Routers that hear every engine but know only their own load send too much to the same replica."
-	if one, many := b.at(byPeers, lineMesh, 1), b.at(byPeers, lineMesh, 64); one != nil && many != nil {
-		says = fmt.Sprintf("From 1 to 64 routers the mesh's mean goes from %s to %s. ", secondsText(meanSeconds(one)), secondsText(meanSeconds(many))) + says
+	says := ""
+	one, many, blind := b.at(byPeers, lineMesh, 1), b.at(byPeers, lineMesh, 64), b.at(byPeers, lineBlind, 64)
+	if one != nil && many != nil && blind != nil {
+		says = fmt.Sprintf("From 1 to 64 routers the mesh's mean goes from %s to %s. 64 routers that hear every engine but know only their own load take %s.",
+			secondsText(meanSeconds(one)), secondsText(meanSeconds(many)), secondsText(meanSeconds(blind)))
 	}
 	return Figure{
 		File: "ttft-by-peers", Title: "… and the same speed", Says: says,

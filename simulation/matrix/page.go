@@ -96,9 +96,9 @@ func (b *Book) row(trace, line string) *simulation.Report {
 
 // about says what a workload is and what others published for it.
 var about = map[string][2]string{
-	"b2b":           {"150 customers × 5 prompts, 6,000 tokens shared, 1,200 own; a ladder from 3 to 60 requests a second", "Published (llm-d): random 45.3 s and 4,429 tokens a second, load alone 47.0 s and 4,429, precise 0.298 s and 8,730. Their client gives up; here everybody waits, so the losers' means are longer."},
-	"b2b37":         {"83 customers × 3 prompts, 8,000 tokens shared, 1,000 own, 1,000 out; 3 to 20 requests a second", "Published (llm-d): random 2,895 tokens a second, load alone 3,018, precise 5,650. The timing model of this fleet decodes slower than theirs: only the order is to be compared."},
-	"shared_prefix": {"64 system prompts of 2,048 tokens, all requests at once (SGLang's bench)", "Published: hit rate from 20 % to 75 %, throughput 1.9×."},
+	"b2b":           {"150 customers × 5 prompts, 6,000 tokens shared, 1,200 own; a ladder from 3 to 60 requests a second", "Published (llm-d): random 45.3 s and 4,429 tokens a second, load alone 47.0 s and 4,429, precise 0.298 s and 8,730. Here nobody gives up: what is overloaded queues to the end of the ladder, so the losers' means are longer."},
+	"b2b37":         {"83 customers × 3 prompts, 8,000 tokens shared, 1,000 own, 1,000 out; 3 to 20 requests a second", "Published (llm-d): random 2,895 tokens a second, load alone 3,018, precise 5,650 and 0.275 s at p90."},
+	"shared_prefix": {"SGLang's bench: system prompts of 2,048 tokens, five questions of 128 each, all at once", "Published: hit rate from 20 % to 75 %, throughput 1.9×."},
 	"few_prefixes":  {"three prefixes of 10,000 tokens: the hot-spot trap", ""},
 	"burst":         {"800 unrelated requests in flight: nothing to find, nothing to lose", ""},
 	"multi_turn":    {"chat with a growing context and think times", ""},

@@ -3,8 +3,8 @@ package workload
 // generators are the workloads by name; EVALUATION.md gives the shapes.
 var generators = map[string]spec{
 	"b2b":           {replicas: 8, profile: "b2b", kvTokens: 307328, make: b2b},
-	"b2b37":         {replicas: 4, profile: "b2b37", kvTokens: 461376, make: b2b37},
-	"shared_prefix": {replicas: 8, profile: "8b-a100", requests: 1024, make: sharedPrefix},
+	"b2b37":         {replicas: 4, profile: "llama3.1-70b_h100_tp4_linear", kvTokens: 461376, make: b2b37},
+	"shared_prefix": {replicas: 8, profile: "8b-a100", requests: 2048, make: sharedPrefix},
 	"few_prefixes":  {replicas: 8, profile: "q32", requests: 3000, make: fewPrefixes},
 	"burst":         {replicas: 8, profile: "q32", requests: 1600, make: burst},
 	"multi_turn":    {replicas: 8, profile: "q32", requests: 6000, make: multiTurn},
@@ -83,9 +83,12 @@ func (g *generator) ladder(l ladder, sized bool) {
 }
 
 // sharedPrefix is SGLang's generated-shared-prefix bench: groups of equal
-// size, all requests at once, in random order.
+// size, all requests at once, in random order. Five prompts a group: the
+// published hit rates, 20 % spread evenly over 8 replicas and 75 % together,
+// fit nothing else with these lengths.
 func sharedPrefix(g *generator, _ bool) {
-	const groups, system, question, out = 64, 2048, 128, 256
+	const prompts, system, question, out = 5, 2048, 128, 256
+	groups := max(g.size/prompts, 1)
 	heads := make([]Segment, groups)
 	for i := range heads {
 		heads[i] = g.segment(system, System)
