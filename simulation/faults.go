@@ -47,7 +47,7 @@ type FaultReport struct {
 	Mixed       int         `json:"mixed_epochs"` // restarts nobody could have noticed, see noteEpoch
 	GossipBytes uint64      `json:"gossip_bytes"`
 	Converged   bool        `json:"converged"`
-	ConvergedMs int64       `json:"converged_ms"` // from the engines' last batch, 7 s after the faults
+	ConvergedMs int64       `json:"converged_ms"` // from the end of the faults until all peers were equal
 	Violations  []Violation `json:"violations"`
 	TraceHash   string      `json:"trace_hash"`
 	Schedule    string      `json:"schedule"` // a faults file

@@ -32,18 +32,28 @@ func (r *faultRun) heal() {
 }
 
 // converge runs until all live peers are equal, ready and at rest. The time it
-// took counts from the engines' last word to equality.
+// took counts from the end of the faults to equality; the bound counts from
+// the engines' last word.
 func (r *faultRun) converge() (tookMs int64, ok bool) {
-	r.runUntil(r.now + lastWordMs)
-	from := r.now
-	for equal := false; ; r.runUntil(r.now + askedEveryMs) {
+	healed := r.now
+	unequal := healed
+	for r.now < healed+lastWordMs-1_000 {
+		if r.difference() != "" {
+			unequal = r.now
+		}
+		r.runUntil(r.now + askedEveryMs)
+	}
+	if unequal+askedEveryMs >= r.now {
+		unequal = 0 // not yet
+	}
+	r.runUntil(healed + lastWordMs)
+	for from := r.now; ; r.runUntil(r.now + askedEveryMs) {
 		why := r.untold()
 		if why == "" {
 			why = r.difference()
 		}
-		if why == "" && !equal {
-			equal, tookMs = true, r.now-from
-			r.trace("----", "converged")
+		if why == "" && unequal == 0 {
+			unequal = r.now
 		}
 		if why == "" {
 			why = r.notReady()
@@ -51,13 +61,13 @@ func (r *faultRun) converge() (tookMs int64, ok bool) {
 		if why == "" {
 			why = r.unrest()
 		}
-		late := r.now-from > r.cfg.Bound.Milliseconds()
-		if why == "" && !late {
-			return tookMs, true
-		}
-		if late {
+		switch late := r.now-from > r.cfg.Bound.Milliseconds(); {
+		case late:
 			r.violate("ConvergenceBound", nil, "%v after the engines' last word: %s", r.cfg.Bound, why)
-			return r.now - from, false
+			return r.now - healed, false
+		case why == "":
+			r.trace("----", "converged")
+			return unequal - healed, true
 		}
 	}
 }

@@ -124,7 +124,7 @@ func writeFaults(w io.Writer, r *simulation.FaultReport) error {
 	row("snapshots", "%d", r.Snapshots)
 	row("gossip", "%.1f MB", float64(r.GossipBytes)/1e6)
 	if r.Converged {
-		row("converged", "%.2f s after the last batch", float64(r.ConvergedMs)/1000)
+		row("converged", "%.2f s after the faults ended", float64(r.ConvergedMs)/1000)
 	} else {
 		row("converged", "no")
 	}
