@@ -107,7 +107,7 @@ func (p *Plot) legend() (text string, rows int) {
 	rows = 1
 	for i := range p.Lines {
 		l := &p.Lines[i]
-		need := 30 + letter*float64(len([]rune(l.Name)))
+		need := 34 + letter*float64(len([]rune(l.Name)))
 		if at+need > width && at > legendLeft {
 			at, rows = legendLeft, rows+1
 		}

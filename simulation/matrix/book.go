@@ -220,7 +220,7 @@ func (b *Book) staleness() Figure {
 		Says: b.trace(byAge) + ", 16 router peers, 70 % load. Mean TTFT against views without delay. The live mesh flushes dispatches within 1 ms and the rest within 10.",
 		Plot: chart.Plot{
 			Title: "TTFT by the age of views", XName: "age of the view", YName: "mean TTFT, times fresh", LogX: true, LogY: true,
-			XTicks: []float64{.001, .01, .1, 1, 10}, XText: secondsText, YText: func(v float64) string { return fmt.Sprintf("%.2g×", v) },
+			XTicks: []float64{.001, .01, .1, 1, 10}, XText: secondsText, YText: func(v float64) string { return fmt.Sprintf("%.3g×", v) },
 			Lines: b.lines(byAge, over, func(r *Result) string {
 				return fmt.Sprintf("%.2f× at %s", over(&r.Report), secondsText(r.X))
 			}),
