@@ -116,7 +116,7 @@ func drawReplicas(s *Status) []Row {
 	for _, r := range s.Replicas {
 		row := Row{Key: r.Name, Class: levelOf(r.State), Bar: 100 * float64(r.Inflight) / float64(most)}
 		row.Cells = map[string]string{
-			"name": r.Name, "url": r.URL, "engine": engineText(&r), "role": r.Role, "state": stateText(&r), "reason": r.Reason,
+			"name": r.Name, "url": r.URL, "engine": engineText(&r), "role": r.Role, "state": stateText(&r),
 			"inflight": fmt.Sprint(r.Inflight), "uncached": count(uint64(max(r.Uncached, 0))), "cached": share(r.Cached), "kv": share(r.KVUse),
 			"blocks": count(r.Stream.Facts), "stream": r.Stream.State, "action": "drain", "detail": streamText(&r), "mark": marks[levelOf(r.State)],
 		}
@@ -146,7 +146,10 @@ func streamText(r *Replica) string {
 	q := &r.Stream
 	parts := []string{}
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	if q.Detail != "" {
+	if r.Reason != "" {
+		add("%s", r.Reason)
+	}
+	if q.Detail != "" && q.Detail != r.Reason {
 		add("%s", q.Detail)
 	}
 	add("heard by %s", dash(strings.Join(q.Owners, ", ")))
@@ -252,13 +255,13 @@ func drawBranch(b *Branch, replicas int) Row {
 	if b.Key == "" {
 		name = fmt.Sprintf("other (%d)", b.Bundled)
 	}
-	held := "by several"
+	held, of := "several", "-"
 	if b.Key != "" {
-		held = strings.Join(b.Holders, " ")
+		held, of = strings.Join(b.Holders, " "), fmt.Sprintf("%d/%d", len(b.Holders), replicas)
 	}
 	return Row{Key: b.Key, Class: fmt.Sprintf("l%d", min(b.Level, 8)), Bar: 100 * b.Share, Cells: map[string]string{
 		"name": name, "tokens": fmt.Sprintf("%s–%s", count(uint64(max(b.From, 0))), count(uint64(max(b.To, 0)))),
-		"share": fmt.Sprintf("%.0f %%", 100*b.Share), "holders": held, "held": fmt.Sprintf("%d/%d", len(b.Holders), replicas),
+		"share": fmt.Sprintf("%.0f %%", 100*b.Share), "holders": held, "held": of,
 	}}
 }
 
