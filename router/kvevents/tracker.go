@@ -207,6 +207,9 @@ func (t *Tracker) pass() {
 // here: the mesh's last slot is among ours, with the same time. Anything less
 // waits for proof, because slots of an old connection may still be queued.
 func (t *Tracker) heed() {
+	if t.phase == Following && t.inc.epoch != 0 && t.prior.Epoch == t.inc.epoch && t.prior.Anchor < t.inc.anchor {
+		t.inc.anchor, t.inc.anchorTS = max(t.prior.Anchor, 1), 0 // another owner met it earlier: its holes are ours to settle
+	}
 	if t.phase != Following || t.inc.epoch == 0 || t.prior.Epoch <= t.inc.epoch {
 		return
 	}
