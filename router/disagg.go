@@ -2,6 +2,7 @@ package router
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/banyan-llm/banyan/router/disagg"
@@ -38,9 +39,31 @@ var legs = []leg{legAnswered, legRefused, legFailed, legTimeout, legLeft}
 type lead struct {
 	*ticket
 	engine string
-	over   bool // counted out
-	cut    bool // the try ended while this side was asked
-	usage  openai.Usage
+	cut    bool // the try ended because of this side, or while it was asked
+
+	running bool // it has a goroutine of its own, which counts it out
+
+	mu    sync.Mutex // guards below
+	over  bool       // counted out
+	usage openai.Usage
+}
+
+// end notes the end once.
+func (l *lead) end(usage openai.Usage) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return false
+	}
+	l.over, l.usage = true, usage
+	return true
+}
+
+// said is the usage of its answer, not Known while there is none.
+func (l *lead) said() openai.Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.usage
 }
 
 // pickSplit decides between one replica and two, and counts the request in.
@@ -112,8 +135,11 @@ func (s *scratch) sort(split bool) {
 
 // speaks numbers the engines whose two-leg protocol is known.
 func speaks(engine string) (number uint8, ok bool) {
-	if engine == "vllm" {
+	switch engine {
+	case "vllm":
 		return 1, true
+	case "sglang":
+		return 2, true
 	}
 	return 0, false
 }
@@ -123,6 +149,9 @@ func (p *Peer) attempt(call *proxy.Call, target *proxy.Target, req *http.Request
 	t := target.Token.(*ticket)
 	if t.lead == nil {
 		return p.transport.RoundTrip(req)
+	}
+	if t.lead.engine == "sglang" {
+		return p.both(call, target, t, req)
 	}
 	return p.inTurn(call, target, t, req)
 }
@@ -153,10 +182,9 @@ func (t *ticket) leadHeader(from http.Header) http.Header {
 // endLead counts the prefill leg out, once, and learns from it.
 func (p *Peer) endLead(t *ticket, how leg, usage openai.Usage, now time.Time) {
 	l := t.lead
-	if l == nil || l.over {
+	if l == nil || !l.end(usage) {
 		return
 	}
-	l.over, l.usage = true, usage
 	took := now.Sub(l.at)
 	p.metrics.legs.WithLabelValues(string(how)).Inc()
 	if how == legAnswered {

@@ -68,6 +68,7 @@ func (p *Peer) live(ctx context.Context) error {
 		p.log.Error("peer failed", "err", err)
 	}
 	_ = public.Close()
+	p.running.stop()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminGrace)
 	if admin.Shutdown(end) != nil {
 		_ = admin.Close()

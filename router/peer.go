@@ -59,6 +59,7 @@ type Peer struct {
 
 	transport *http.Transport // to replicas
 	traffic   traffic
+	running   running // prefill legs
 
 	discovery []finder
 	departed  departures // of keepHouse's goroutine

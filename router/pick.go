@@ -280,7 +280,9 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 	if res.Usage.Known && !t.shared() {
 		prompt, cached = res.Usage.Prompt, res.Usage.Cached
 	}
-	p.endLead(t, legOf(&res), openai.Usage{}, now)
+	if t.lead != nil && !t.lead.running {
+		p.endLead(t, legOf(&res), openai.Usage{}, now)
+	}
 	p.board.done(&t.share, res.Duration, prompt, cached)
 	p.mesh.loadChanged(false)
 	if res.Err != nil && !res.ClientGone {
@@ -320,7 +322,7 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m.prompt.Add(float64(u.Prompt))
 	m.output.Add(float64(u.Completion))
 	if t.shared() { // the prompt was computed by the lead: its word counts
-		u, t = t.lead.usage, t.lead.ticket
+		u, t = t.lead.said(), t.lead.ticket
 	}
 	p.traffic.add(&res.Usage, u.Cached)
 	if !u.CachedKnown {

@@ -3,6 +3,7 @@ package disagg
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/banyan-llm/banyan/router/openai"
@@ -109,4 +110,42 @@ func FuzzReadAnswers(f *testing.F) {
 			t.Errorf("%s", NIXLDecode(r, a))
 		}
 	})
+}
+
+func TestSGLangBoth(t *testing.T) {
+	const body = `{"messages":[],"stream":true}`
+	r := parse(t, openai.Chat, body)
+	got := string(SGLangBoth(r, "fd00::1", 8998, 1<<62))
+	if got != `{"messages":[],"stream":true,"bootstrap_host":"[fd00::1]","bootstrap_port":8998,"bootstrap_room":4611686018427387904}` {
+		t.Error(got)
+	}
+	if string(r.Bytes()) != body {
+		t.Errorf("I1: edited to %s", r.Bytes())
+	}
+}
+
+func TestRoomsArePositiveAndNeverZero(t *testing.T) {
+	for in, want := range map[string]uint64{
+		"\xff\xff\xff\xff\xff\xff\xff\xff":                                 1<<63 - 1,
+		"\x00\x00\x00\x00\x00\x00\x00\x80\x01\x00\x00\x00\x00\x00\x00\x00": 1, // I3: the first draw is 0 without its sign
+	} {
+		if got, err := Room(strings.NewReader(in)); err != nil || got != want {
+			t.Errorf("I3: %d %v", got, err)
+		}
+	}
+	a, _ := Room(nil)
+	b, _ := Room(nil)
+	if a == b {
+		t.Error("I3: two rooms are equal")
+	}
+}
+
+func TestUsageOfStreams(t *testing.T) {
+	stream := "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"
+	if u := UsageOf("text/event-stream; charset=utf-8", []byte(stream)); !u.Known || u.Prompt != 9 {
+		t.Errorf("%+v", u)
+	}
+	if u := UsageOf("application/json", []byte(`{"usage":{"prompt_tokens":3}}`)); u.Prompt != 3 {
+		t.Errorf("%+v", u)
+	}
 }

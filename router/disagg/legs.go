@@ -7,8 +7,8 @@ import (
 	"github.com/banyan-llm/banyan/router/openai"
 )
 
-// MaxAnswerBytes bounds the answer of a prefill leg. Block ids and prompt
-// token ids of a million-token prompt take about 8 MB.
+// MaxAnswerBytes bounds the answer of a prefill leg. The
+// block ids of a million-token prompt take under 1 MB; streams take more.
 const MaxAnswerBytes = 16 << 20
 
 // Suits reports whether two replicas can share a request: one prompt, one
@@ -39,7 +39,6 @@ var telling = map[string]string{
 // Answer is what a prefill leg's answer says for the decode leg.
 type Answer struct {
 	Transfer []byte // raw JSON for the decode leg; nil: nothing to fetch, it computes the prompt itself
-	Prompt   []byte // raw JSON list of the prompt's token ids; nil if not told
 	Finish   string
 	Usage    openai.Usage
 }
@@ -47,10 +46,8 @@ type Answer struct {
 // wire is an answer as far as it is read.
 type wire struct {
 	Params  json.RawMessage `json:"kv_transfer_params"`
-	Prompt  json.RawMessage `json:"prompt_token_ids"`
 	Choices []struct {
-		Finish *string         `json:"finish_reason"`
-		Params json.RawMessage `json:"disaggregated_params"`
+		Finish *string `json:"finish_reason"`
 	} `json:"choices"`
 }
 

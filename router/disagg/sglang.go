@@ -1,0 +1,67 @@
+package disagg
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/banyan-llm/banyan/router/openai"
+)
+
+// BootstrapPort is where SGLang's prefill servers listen unless told otherwise.
+const BootstrapPort = 8998
+
+// Room draws the name under which two SGLang servers meet (I3); never 0. from
+// is usually crypto/rand's Reader; nil is that.
+func Room(from io.Reader) (uint64, error) {
+	if from == nil {
+		from = rand.Reader
+	}
+	var b [8]byte
+	for {
+		if _, err := io.ReadFull(from, b[:]); err != nil {
+			return 0, err
+		}
+		if room := binary.LittleEndian.Uint64(b[:]) & math.MaxInt64; room != 0 {
+			return room, nil
+		}
+	}
+}
+
+// SGLangBoth is the body that both legs get, at the same time: the client's,
+// and where and in which room the prefill server waits. host is its name or
+// address without brackets.
+func SGLangBoth(r *openai.Request, host string, port int, room uint64) []byte {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	quoted, err := json.Marshal(host)
+	if err != nil {
+		panic("invariant: a string marshals: " + err.Error())
+	}
+	leg := r.Clone()
+	leg.Set("bootstrap_host", quoted)
+	leg.Set("bootstrap_port", strconv.AppendInt(nil, int64(port), 10))
+	leg.Set("bootstrap_room", strconv.AppendUint(nil, room, 10))
+	return leg.Bytes()
+}
+
+// UsageOf finds the usage of an answer, streamed or whole.
+func UsageOf(contentType string, body []byte) (u openai.Usage) {
+	if !strings.HasPrefix(contentType, "text/event-stream") {
+		return openai.ParseUsage(body)
+	}
+	var scanner openai.Scanner
+	scanner.Feed(body, func(e openai.Event) {
+		if e.Data != nil {
+			if chunk := openai.ParseChunk(e.Data); chunk.Usage.Known {
+				u = chunk.Usage
+			}
+		}
+	})
+	return u
+}

@@ -1,0 +1,137 @@
+package router
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSGLangLegsMeetInARoom(t *testing.T) {
+	released := make(chan struct{})
+	decode := func(w http.ResponseWriter, r *http.Request) {
+		says(200, decodeAnswer)(w, r)
+	}
+	prefill := func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		select { // it ends after the decode leg did, and must not be cancelled then
+		case <-released:
+			_, _ = io.WriteString(w, leadAnswer)
+		case <-r.Context().Done():
+		}
+	}
+	d := newDuo(t, "sglang", prefill, decode, nil)
+	if status, replica, answer := d.ask(plainAsk); status != 200 || replica != "decode" || answer != decodeAnswer {
+		t.Fatalf("%d %s %s", status, replica, answer)
+	}
+	close(released)
+	d.idle()
+	if d.legs(legAnswered) != 1 {
+		t.Error("the prefill leg did not live to its end")
+	}
+	calls := d.seen()
+	if len(calls) != 2 || calls[0].raw != calls[1].raw {
+		t.Fatalf("%+v", calls)
+	}
+	body := calls[0].raw
+	if !strings.HasPrefix(body, strings.TrimSuffix(plainAsk, "}")) || !strings.Contains(body, `"bootstrap_host":"127.0.0.1","bootstrap_port":8998,"bootstrap_room":`) {
+		t.Error(body)
+	}
+	for _, c := range calls {
+		if got := c.header.Get("Authorization"); got != "Bearer key-of-"+c.role {
+			t.Errorf("%s was sent %q", c.role, got)
+		}
+	}
+}
+
+// TestAFailedSGLangPrefillEndsTheDecodeLeg: which would else wait for it.
+func TestAFailedSGLangPrefillEndsTheDecodeLeg(t *testing.T) {
+	for name, c := range map[string]struct {
+		prefill http.HandlerFunc
+		status  int
+		outcome leg
+	}{
+		"500":  {says(500, `{}`), 502, legFailed},
+		"dies": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 502, legFailed},
+		"breaks": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, 502, legFailed},
+		"refuses": {says(400, `{"error":{}}`), 400, legRefused},
+		"hangs":   {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 502, legTimeout},
+	} {
+		ended := make(chan struct{}, 8)
+		d := newDuo(t, "sglang", c.prefill, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			ended <- struct{}{}
+		}, func(cfg *Config) { cfg.Routing.Disagg.Timeout, cfg.Limits.Retries = 200*time.Millisecond, 0 })
+		if status, _, answer := d.ask(plainAsk); status != c.status {
+			t.Errorf("%s: %d %s", name, status, answer)
+		}
+		if d.legs(c.outcome) != 1 {
+			t.Errorf("%s: not counted as %s", name, c.outcome)
+		}
+		d.idle()
+		for _, call := range d.seen() {
+			if call.role != "decode" {
+				continue
+			}
+			select {
+			case <-ended:
+			case <-time.After(5 * time.Second):
+				t.Errorf("%s: the decode leg waits on", name)
+			}
+		}
+	}
+}
+
+func TestAClientThatLeavesCancelsBothSGLangLegs(t *testing.T) {
+	reached, ended := make(chan struct{}, 2), make(chan struct{}, 2)
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		reached <- struct{}{}
+		<-r.Context().Done()
+		ended <- struct{}{}
+	}
+	d := newDuo(t, "sglang", hang, hang, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, d.front.URL+"/v1/chat/completions", strings.NewReader(plainAsk))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			res.Body.Close()
+		}
+	}()
+	<-reached
+	<-reached
+	cancel()
+	<-done
+	for range 2 {
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			t.Fatal("a leg ran on")
+		}
+	}
+	d.idle()
+	if d.legs(legLeft) != 1 {
+		t.Error("not counted as left")
+	}
+}
+
+// TestSGLangServersOfOneRoleDoNotServeAlone: they cannot.
+func TestSGLangServersOfOneRoleDoNotServeAlone(t *testing.T) {
+	d := newDuo(t, "sglang", says(200, leadAnswer), says(200, decodeAnswer), func(cfg *Config) { cfg.Routing.Disagg.Tokens = 5000 })
+	if status, _, _ := d.ask(plainAsk); status != 200 || len(d.seen()) != 2 {
+		t.Errorf("a short prompt: %d, %d legs", status, len(d.seen()))
+	}
+	if status, _, _ := d.ask(`{"model":"m","messages":[],"n":2}`); status != 503 {
+		t.Errorf("an unsuitable one: %d", status)
+	}
+}
