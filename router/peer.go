@@ -51,6 +51,7 @@ type Peer struct {
 	tokens   *token.Tokenizer
 	policies map[string]policy.Policy
 	keys     *clientKeys // nil: no key is asked for
+	hangup   chan struct{}
 	core     *gossip.Core
 	mesh     *link
 	ingest   *ingest
@@ -85,7 +86,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	if opt.Logger == nil {
 		opt.Logger = hclog.NewNullLogger()
 	}
-	p := &Peer{cfg: cfg, version: opt.Version, log: opt.Logger, started: time.Now(), registry: prometheus.NewRegistry()}
+	p := &Peer{cfg: cfg, version: opt.Version, log: opt.Logger, started: time.Now(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
 	if _, err := crand.Read(p.id[:]); err != nil {
 		return nil, fmt.Errorf("draw a peer id: %w", err)
 	}

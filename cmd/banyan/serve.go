@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -27,6 +29,14 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	go func() { // ends with the process
+		for range hangup {
+			peer.Reload()
+		}
+	}()
 	a := peer.Addresses()
 	fmt.Fprintf(stdout, "banyan peer %s http=%s admin=%s mesh=%s\n", a.Name, a.HTTP, a.Admin, a.Mesh)
 	return peer.Run(ctx)

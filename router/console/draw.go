@@ -46,7 +46,7 @@ type Drawing struct {
 
 func drawStatus(s *Status) Drawing {
 	d := Drawing{Level: s.Level, Problems: s.Problems, Sparks: map[string]float64{}}
-	loose := 0
+	var loose int
 	d.Tree, loose = Forest(s.Prefixes, s.Grid)
 	d.Replicas, d.Peers, d.Columns, d.Names = drawReplicas(s), drawPeers(s), columns(s), []string{}
 	for _, r := range s.Replicas {
