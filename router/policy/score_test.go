@@ -137,6 +137,14 @@ func TestI5ScoreIsTheFormula(t *testing.T) {
 			MeanS:  rapid.Float64Range(0, 2).Draw(t, "mean s"),
 			Rand:   seeded(rapid.Uint64().Draw(t, "seed")),
 		}
+		if rapid.IntRange(0, 3).Draw(t, "alike") == 0 { // the guard needs holders alike and an old view
+			for i := range cands {
+				c := &cands[i]
+				c.GPU, c.CPU, c.Disk, c.Pool, c.Predicted, c.Suspect = req.Tokens-1, req.Tokens-1, req.Tokens-1, 0, 0, 0
+				c.Rates = cands[0].Rates
+			}
+			v.AgeMs, v.Lambda, v.Peers = 2000, 900, 8
+		}
 		want := newTwin(req, v, cands)
 		scores := make([]float64, len(cands))
 		d := p.Decide(req, v, cands, scores)
@@ -155,7 +163,7 @@ func TestI5ScoreIsTheFormula(t *testing.T) {
 			}
 		}
 	})
-	if guarded == 0 {
+	if guarded == 0 && !testing.Short() {
 		t.Error("the guard was never drawn")
 	}
 }
