@@ -23,6 +23,10 @@ const (
 	// letGoAfter is how long a peer that is no owner any more goes on
 	// listening: make before break.
 	letGoAfter = 3 * time.Second
+	// refusedFor is how long a stream may deliver only slots of an epoch that
+	// the mesh has outranked before it is followed anew: then it starts from what
+	// the mesh knows.
+	refusedFor = 3 * time.Second
 	// lossAfter passes between the engine's last word on missing slots and
 	// their being declared lost.
 	lossAfter = 5 * time.Second
@@ -61,6 +65,8 @@ type following struct {
 	host   string    // name in the hub; empty: not fed by it
 	first  bool      // this peer is the first owner
 	lostAt time.Time // since when this peer owns it no more; zero: owner
+	// refused is since when all it delivers is of an outranked epoch; zero: not.
+	refused time.Time
 }
 
 // absence is a set of missing slots of one incarnation.
@@ -223,7 +229,11 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 	g.mu.Lock()
 	var over []*following
 	for id, f := range g.follow {
-		if !listed[id] || !f.lostAt.IsZero() && now.Sub(f.lostAt) > letGoAfter {
+		outranked := !f.refused.IsZero() && now.Sub(f.refused) > refusedFor
+		if outranked {
+			g.peer.log.Warn("stream followed anew: another peer named this incarnation", "stream", id)
+		}
+		if !listed[id] || outranked || !f.lostAt.IsZero() && now.Sub(f.lostAt) > letGoAfter {
 			over = append(over, f)
 			delete(g.follow, id)
 		}
@@ -340,13 +350,18 @@ func (g *ingest) Deliver(d kvevents.Delivery) {
 	if out.Overflow {
 		g.peer.log.Warn("stream forgotten: too many holes; a snapshot or replay will bring it back", "stream", d.Stream)
 	}
-	if out.Stale || out.Overflow {
-		return
-	}
 	g.mu.Lock()
 	f := g.follow[d.Stream]
 	first := f != nil && f.first
+	if f != nil && !out.Stale {
+		f.refused = time.Time{}
+	} else if f != nil && f.refused.IsZero() {
+		f.refused = time.Now()
+	}
 	g.mu.Unlock()
+	if out.Stale || out.Overflow {
+		return
+	}
 	g.peer.mesh.ingested(gossip.Ingested{
 		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: d.ReceivedAt.UnixMilli(), First: first,
 	})

@@ -1,0 +1,52 @@
+package router
+
+import (
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/kvevents"
+)
+
+// Two owners may name one incarnation by different epochs. The one whose epoch
+// lost must not go on delivering into the void.
+func TestAnOutrankedStreamIsFollowedAnew(t *testing.T) {
+	p := quietPeer(t, func(c *Config) {
+		c.Replicas = []fleet.Spec{{Name: "r", URL: "http://127.0.0.1:1", Engine: "vllm", Events: "tcp://127.0.0.1:1"}}
+	})
+	g, id := p.ingest, p.fleet.List()[0].Stream
+	now := time.Now()
+	g.reconcile(t.Context(), now)
+	first := g.follow[id]
+	if first == nil {
+		t.Fatal("the only peer does not follow the stream")
+	}
+	defer g.stopAll()
+	deliver := func(epoch, seq uint64) {
+		var b crdt.Builder
+		slot, err := b.Slot(seq, int64(seq))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Deliver(kvevents.Delivery{Stream: id, Epoch: epoch, Anchor: 1, Slots: []crdt.Slot{slot}, ReceivedAt: now})
+	}
+	deliver(100, 1)
+	var b crdt.Builder
+	b.Clear()
+	other, err := b.Slot(1, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.index.Apply(&crdt.Delta{Stream: id, Epoch: 200, Anchor: 1, Slots: []crdt.Slot{other}}, now.UnixMilli()) // a peer's
+	deliver(100, 2)
+	g.reconcile(t.Context(), now.Add(time.Second))
+	if g.follow[id] != first {
+		t.Fatal("given up at the first refusal")
+	}
+	g.reconcile(t.Context(), now.Add(refusedFor+2*time.Second))
+	g.reconcile(t.Context(), now.Add(refusedFor+2*time.Second))
+	if again := g.follow[id]; again == nil || again == first {
+		t.Error("still delivering under the outranked epoch")
+	}
+}
