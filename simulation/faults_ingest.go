@@ -11,6 +11,7 @@ import (
 // Times of ingest, ms, as in package router.
 const (
 	letGoMs      = 3_000 // an owner no more goes on listening so long
+	refusedMs    = 3_000 // delivering only outranked slots, before it follows anew
 	lossAfterMs  = 5_000 // from "the engine cannot" to "lost"
 	missingForMs = 30_000
 	staleOwnerMs = 1_500
@@ -24,6 +25,8 @@ type follower struct {
 	track  *kvevents.Tracker
 	first  bool
 	lostAt int64 // since when this peer is no owner; 0: it is one
+	// refused is since when all it delivers is of an outranked epoch; 0: not.
+	refused int64
 
 	up     bool
 	conn   int   // numbers connections; what an old one carries is gone
@@ -63,6 +66,10 @@ func (p *faultPeer) reconcile(now int64) {
 			p.follows[e.stream] = f
 			f.connect()
 		case f == nil:
+		case f.refused != 0 && now-f.refused > refusedMs: // followed anew at the next look
+			f.conn++
+			f.replay++
+			delete(p.follows, e.stream)
 		case rank >= 0:
 			f.first, f.lostAt = rank == 0, 0
 		case f.lostAt == 0:
@@ -170,7 +177,13 @@ func (f *follower) deliver(out *kvevents.Output, now int64) {
 	p, id := f.peer, f.engine.stream
 	p.run.noteEpoch(f, out)
 	d := crdt.Delta{Stream: id, Epoch: out.Epoch, Anchor: out.Anchor, Slots: out.Deliver}
-	if res := p.index.Apply(&d, now); res.Stale || res.Overflow {
+	res := p.index.Apply(&d, now)
+	if !res.Stale {
+		f.refused = 0
+	} else if f.refused == 0 {
+		f.refused = now
+	}
+	if res.Stale || res.Overflow {
 		p.run.trace(p.name, "%d slots of %s not taken: stale %v, overflow %v", len(d.Slots), f.engine.name, res.Stale, res.Overflow)
 		return
 	}

@@ -309,3 +309,16 @@ func (r *faultRun) everything(e *faultEngine) crdt.Slot {
 	}
 	return s
 }
+
+// Seed 20150: a peer that came back named the running process of r1 by a
+// higher epoch. The owners that still used the old one must notice that
+// nothing they deliver is taken.
+func TestOutrankedOwnersFollowAnew(t *testing.T) {
+	report, err := RunFaults(FaultConfig{Seed: 20150, Peers: 4, Replicas: 2, Duration: 15 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !report.OK() {
+		t.Errorf("%+v", report)
+	}
+}
