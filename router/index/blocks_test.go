@@ -138,7 +138,8 @@ func TestFactsEqualTheMapModelAfterEveryStep(t *testing.T) {
 			if s, w := got.Sum(), want.Sum(); s.Count != w.Count || s.Facts != w.Facts {
 				t.Fatalf("I4: after slot %d: %d facts %x, model has %d facts %x", i+1, s.Count, s.Facts, w.Count, w.Facts)
 			}
-			if a, b := x.streams[testStream].Digest(), stream.Digest(); a.Base.Count != b.Base.Count || a.Base.Facts != b.Base.Facts || !spaces && len(a.Context.Above) == 0 && a.Base.Linked != b.Base.Linked {
+			if a, b := x.streams[testStream].Digest(), stream.Digest(); a.Base.Count != b.Base.Count || a.Base.Facts != b.Base.Facts || !spaces && len(a.Context.Above) == 0 && a.Base.Linked < b.Base.Linked {
+				// The index may link more: it remembers keys of parents that were removed.
 				t.Fatalf("I5: base differs: %+v, model %+v", a.Base, b.Base)
 			}
 			checkSum(t, got, world, spaces)
