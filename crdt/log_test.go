@@ -91,7 +91,7 @@ func oracle(slots []crdt.Slot) map[crdttest.Entry]crdt.Meta {
 					case op.Kind == crdt.OpStore && op.Mode == crdt.Flagged:
 						f.copies[op.Tier] = 1
 					case op.Kind == crdt.OpStore:
-						f.copies[op.Tier]++
+						f.copies[op.Tier] = min(f.copies[op.Tier]+1, 255)
 					case !was:
 						continue
 					case op.Mode == crdt.Flagged:
