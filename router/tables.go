@@ -68,11 +68,7 @@ func (b *board) Scrapes() map[crdt.StreamID]crdt.Scrape {
 func (b *board) JoinScrapes(in map[crdt.StreamID]crdt.Scrape) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for id, s := range in {
-		if s.Version > b.scrapes[id].Version {
-			b.scrapes[id] = s
-		}
-	}
+	joinNewer(b.scrapes, in, (*crdt.Scrape).Newer)
 }
 
 // Vitals returns what the peers say of themselves.
@@ -86,11 +82,7 @@ func (b *board) Vitals() map[crdt.PeerID]crdt.Vitals {
 func (b *board) JoinVitals(in map[crdt.PeerID]crdt.Vitals) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for id, v := range in {
-		if v.Version > b.vitals[id].Version {
-			b.vitals[id] = v
-		}
-	}
+	joinNewer(b.vitals, in, (*crdt.Vitals).Newer)
 }
 
 // Intents returns the operators' words.
@@ -104,10 +96,15 @@ func (b *board) Intents() map[crdt.StreamID]crdt.Intent {
 func (b *board) JoinIntents(in map[crdt.StreamID]crdt.Intent) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for id, w := range in {
-		have, ok := b.intents[id]
-		if !ok || have.Time < w.Time || have.Time == w.Time && have.Peer.Less(w.Peer) {
-			b.intents[id], changed = w, true
+	return joinNewer(b.intents, in, (*crdt.Intent).Newer)
+}
+
+// joinNewer puts into have what is newer in in, by the lattice's own order,
+// and reports whether anything was.
+func joinNewer[K comparable, V any](have, in map[K]V, newer func(a, b *V) bool) (changed bool) {
+	for k, v := range in {
+		if old := have[k]; newer(&v, &old) {
+			have[k], changed = v, true
 		}
 	}
 	return changed

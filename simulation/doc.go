@@ -3,9 +3,11 @@
 // router/policy code between them.
 //
 // It owns no clock and no goroutine; equal configurations give equal reports,
-// to the bit. What it does not model is said where it matters: the network
-// between client, peer and replica takes no time, peers do not fail, and all
-// peers see each other with one delay.
+// to the bit. Two simulations live here. Evaluate (eval*.go) judges policies:
+// there the network between client, peer and replica takes no time, peers do
+// not fail, and all peers see each other with one delay. RunFaults (faults*.go)
+// judges replication: the real gossip core, index and trackers under cuts,
+// crashes, slow peers, skewed clocks and restarting engines.
 //
 // Invariants, each held by a test:
 //
