@@ -111,8 +111,8 @@ func oneIf(on bool) float64 {
 // left out: peers learn it a moment apart.
 func (p *Peer) configHash() uint32 {
 	h := sha256.New()
-	fmt.Fprint(h, p.cfg.Policy, p.cfg.Grid, p.cfg.Tokenizer, p.cfg.IsolateBy, p.cfg.Routing)
-	d := &p.cfg.Discovery
+	fmt.Fprint(h, p.config().Policy, p.config().Grid, p.config().Tokenizer, p.config().IsolateBy, p.config().Routing)
+	d := &p.config().Discovery
 	fmt.Fprint(h, d.DNS, d.Kubernetes.Selector, d.Kubernetes.Namespace, d.Kubernetes.Port)
 	for _, r := range p.fleet.List() {
 		if r.Source != fleet.SourceStatic {

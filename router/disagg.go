@@ -70,7 +70,7 @@ func (l *lead) said() openai.Usage {
 func (p *Peer) pickSplit(call *proxy.Call, s *scratch, pr *prompt, pol policy.Policy, req *policy.Request, view *policy.View, now time.Time) (*proxy.Target, error) {
 	suits := !pr.whole && disagg.Suits(call.Body)
 	s.sort(suits)
-	split := policy.Disaggregate(pol, &p.cfg.Routing, req, view, &s.pools)
+	split := policy.Disaggregate(pol, &p.config().Routing, req, view, &s.pools)
 	if !suits {
 		split.Why = splitUnsuitable
 	}

@@ -144,7 +144,7 @@ func bootstrap(r *openai.Request, l *lead) ([]byte, error) {
 
 // runLead sends the prefill leg, tells how it began and reads it to its end.
 func (p *Peer) runLead(t *ticket, first *http.Request, head chan<- headed, body *decodeBody) {
-	timer := time.AfterFunc(p.cfg.Routing.Disagg.Timeout, func() { p.cancelLead(t.lead, errPrefillTimeout) })
+	timer := time.AfterFunc(p.config().Routing.Disagg.Timeout, func() { p.cancelLead(t.lead, errPrefillTimeout) })
 	defer timer.Stop()
 	fail := func(err error) {
 		how := legFailed

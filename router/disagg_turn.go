@@ -61,7 +61,7 @@ func (p *Peer) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *ht
 // ask sends the prefill leg and reads its whole answer, bounded in size and
 // time. The response carries the body again.
 func (p *Peer) ask(t *ticket, req *http.Request, body []byte) (*http.Response, []byte, error) {
-	ctx, cancel := context.WithTimeoutCause(req.Context(), p.cfg.Routing.Disagg.Timeout, errPrefillTimeout)
+	ctx, cancel := context.WithTimeoutCause(req.Context(), p.config().Routing.Disagg.Timeout, errPrefillTimeout)
 	defer cancel()
 	res, raw, err := p.exchange(t, ctx, req, body)
 	if err != nil && errors.Is(context.Cause(ctx), errPrefillTimeout) {

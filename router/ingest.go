@@ -77,16 +77,16 @@ type absence struct {
 }
 
 func newIngest(p *Peer) (*ingest, error) {
-	n, _ := p.cfg.Ingest.owners() // validated
+	n, _ := p.config().Ingest.owners() // validated
 	g := &ingest{
 		peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{},
 		absent: map[crdt.StreamID]absence{}, pending: map[crdt.StreamID]absence{},
 	}
-	if p.cfg.Ingest.Listen == "" {
+	if p.config().Ingest.Listen == "" {
 		return g, nil
 	}
 	var err error
-	if g.hub, err = kvevents.ListenHub(p.cfg.Ingest.Listen, zmtp.Options{}); err != nil {
+	if g.hub, err = kvevents.ListenHub(p.config().Ingest.Listen, zmtp.Options{}); err != nil {
 		return nil, fmt.Errorf("ingest.listen: %w", err)
 	}
 	return g, nil
@@ -165,10 +165,10 @@ func (g *ingest) fed(r *fleet.Replica) feed {
 // came: there a page of 1 means an event a token. Of the other engines a page
 // is told for all cache groups together, so their events decide.
 func (g *ingest) misfit(f *fleet.Facts) string {
-	if f.Engine != kvevents.SGLang.String() || f.BlockSize == 0 || f.BlockSize%g.peer.cfg.Grid == 0 {
+	if f.Engine != kvevents.SGLang.String() || f.BlockSize == 0 || f.BlockSize%g.peer.config().Grid == 0 {
 		return ""
 	}
-	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.peer.cfg.Grid}
+	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.peer.config().Grid}
 	return cfg.Cure(f.BlockSize)
 }
 
@@ -277,7 +277,7 @@ func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
 func (g *ingest) source(r *fleet.Replica, way feed) (source, error) {
 	logger := g.peer.log.Named("kvevents")
 	if way.how == fedPolled {
-		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger}
+		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.peer.config().Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger}
 		if r.Spec.Credentials != "" {
 			cfg.Header = http.Header{"Authorization": {"Bearer " + r.Spec.Credentials}}
 		}
@@ -293,7 +293,7 @@ func (g *ingest) source(r *fleet.Replica, way feed) (source, error) {
 	}
 	return kvevents.NewSubscriber(kvevents.Config{
 		Stream: r.Stream, Engine: engine, Events: way.events, Replay: way.replay, Topic: way.topic,
-		Grid: g.peer.cfg.Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger,
+		Grid: g.peer.config().Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger,
 	})
 }
 

@@ -31,11 +31,11 @@ type link struct {
 
 func newLink(p *Peer) (*link, error) {
 	l := &link{peer: p, jobs: make(chan gossip.Effect, maxJobs), quit: make(chan struct{})}
-	ring, err := keyring(p.cfg.Mesh)
+	ring, err := keyring(p.config().Mesh)
 	if err != nil {
 		return nil, err
 	}
-	m := p.cfg.Mesh
+	m := p.config().Mesh
 	l.mesh, err = mesh.New(mesh.Config{
 		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: ring,
 		Insecure: m.Insecure, TLS: mesh.TLSFiles{Cert: m.TLS.Cert, Key: m.TLS.Key, CA: m.TLS.CA}, Version: p.version,

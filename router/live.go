@@ -36,7 +36,7 @@ func (p *Peer) live(ctx context.Context) error {
 	p.api.Store(api)
 	clients := newConnections()
 	public := &http.Server{
-		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.cfg.HTTP.ConnectionAge), ConnState: clients.note,
+		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.config().HTTP.ConnectionAge), ConnState: clients.note,
 		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
@@ -59,7 +59,7 @@ func (p *Peer) live(ctx context.Context) error {
 	wg.Go(func() { p.keepHouse(background) })
 	serve("http.listen", public, p.public)
 	serve("admin.listen", admin, p.admin)
-	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.cfg.Policy)
+	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.config().Policy)
 
 	select {
 	case <-ctx.Done():
@@ -90,12 +90,12 @@ func (p *Peer) live(ctx context.Context) error {
 func (p *Peer) drain(clients *connections) {
 	p.draining.Store(true)
 	p.mesh.setTags(false, true)
-	p.log.Info("draining", "delay", p.cfg.Drain.Delay, "timeout", p.cfg.Drain.Timeout)
-	time.Sleep(p.cfg.Drain.Delay)
+	p.log.Info("draining", "delay", p.config().Drain.Delay, "timeout", p.config().Drain.Timeout)
+	time.Sleep(p.config().Drain.Delay)
 	p.public.Close()
-	end, cancel := context.WithTimeout(context.Background(), p.cfg.Drain.Timeout)
+	end, cancel := context.WithTimeout(context.Background(), p.config().Drain.Timeout)
 	defer cancel()
-	if cut := clients.retire(end, min(idleLinger, p.cfg.Drain.Delay)); cut > 0 {
+	if cut := clients.retire(end, min(idleLinger, p.config().Drain.Delay)); cut > 0 {
 		p.log.Warn("streams cut at drain.timeout", "streams", cut)
 	}
 }

@@ -35,7 +35,7 @@ type Options struct {
 
 // Peer is one router process.
 type Peer struct {
-	cfg      Config
+	cfg      atomic.Pointer[Config] // see config
 	version  string
 	id       crdt.PeerID
 	name     string
@@ -86,7 +86,8 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	if opt.Logger == nil {
 		opt.Logger = hclog.NewNullLogger()
 	}
-	p := &Peer{cfg: cfg, version: opt.Version, log: opt.Logger, started: time.Now(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
+	p := &Peer{version: opt.Version, log: opt.Logger, started: time.Now(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
+	p.cfg.Store(&cfg)
 	if _, err := crand.Read(p.id[:]); err != nil {
 		return nil, fmt.Errorf("draw a peer id: %w", err)
 	}
@@ -117,27 +118,31 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	return p, nil
 }
 
+// config is what the peer goes by now. A reload stores another one, so read it
+// once where two settings must agree.
+func (p *Peer) config() *Config { return p.cfg.Load() }
+
 // hashSecret reads the mesh-wide secret that keys every block hash, or derives
 // one from the label.
 func (p *Peer) hashSecret() ([]byte, error) {
-	if p.cfg.Mesh.HashSecret == "" {
+	if p.config().Mesh.HashSecret == "" {
 		p.log.Warn("mesh.hash_secret is not set: block hashes are keyed with the cluster label, which is not secret")
-		sum := sha256.Sum256([]byte("banyan hash secret\x00" + p.cfg.Mesh.Label))
+		sum := sha256.Sum256([]byte("banyan hash secret\x00" + p.config().Mesh.Label))
 		return sum[:], nil
 	}
-	secret, err := os.ReadFile(p.cfg.Mesh.HashSecret)
+	secret, err := os.ReadFile(p.config().Mesh.HashSecret)
 	if err != nil {
 		return nil, fmt.Errorf("mesh.hash_secret: %w", err)
 	}
 	if len(secret) < 16 {
-		return nil, fmt.Errorf("mesh.hash_secret: %s holds %d bytes, want 16 or more", p.cfg.Mesh.HashSecret, len(secret))
+		return nil, fmt.Errorf("mesh.hash_secret: %s holds %d bytes, want 16 or more", p.config().Mesh.HashSecret, len(secret))
 	}
 	return secret, nil
 }
 
 // compose makes the parts and binds the listeners.
 func (p *Peer) compose() error {
-	cfg := &p.cfg
+	cfg := p.config()
 	p.index = index.New(index.Config{Hasher: p.hasher, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions})
 	p.transport = proxy.NewTransport()
 	p.policies = map[string]policy.Policy{}
@@ -199,7 +204,7 @@ func joinGrace(seeds int) int64 {
 
 // fingerprint is what all peers of a mesh must agree on.
 func (p *Peer) fingerprint() uint64 {
-	return p.hasher.Fingerprint() ^ uint64(p.cfg.Grid)*0x9e3779b97f4a7c15 ^ uint64(p.cfg.Limits.Predictions)<<32
+	return p.hasher.Fingerprint() ^ uint64(p.config().Grid)*0x9e3779b97f4a7c15 ^ uint64(p.config().Limits.Predictions)<<32
 }
 
 // Addresses returns where the peer listens.
@@ -240,22 +245,22 @@ func (p *Peer) close() {
 
 // proxyConfig wires the data path.
 func (p *Peer) proxyConfig() proxy.Config {
-	l := p.cfg.Limits
+	l := p.config().Limits
 	cfg := proxy.Config{
 		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
 		Transport: p.transport,
 		Models:    p.models, Draining: p.draining.Load,
 		Retried:      func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
-		Refused:      func(status int) { p.metrics.answered(p.cfg.Policy, policy.ReasonOnly, status) },
+		Refused:      func(status int) { p.metrics.answered(p.config().Policy, policy.ReasonOnly, status) },
 		Overhead:     func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
-		TenantHeader: p.cfg.IsolateBy, PolicyOverride: p.cfg.HTTP.PolicyOverride,
-		KeepAuthorization: p.cfg.Auth.KeysFile == "",
+		TenantHeader: p.config().IsolateBy, PolicyOverride: p.config().HTTP.PolicyOverride,
+		KeepAuthorization: p.config().Auth.KeysFile == "",
 		Limits: proxy.Limits{
 			BodyBytes: l.BodyBytes, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout,
 			FirstByte: l.TTFT, Retries: l.Retries,
 		},
 	}
-	if p.cfg.Routing.Disagg.On() {
+	if p.config().Routing.Disagg.On() {
 		cfg.Attempt = p.attempt
 	}
 	if l.Queue == 0 {

@@ -101,7 +101,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	if call.Tenant != "" {
 		req.Tenant = p.hash(call.Tenant)
 	}
-	if p.cfg.Routing.Disagg.On() {
+	if p.config().Routing.Disagg.On() {
 		return p.pickSplit(call, s, pr, pol, &req, view, begin)
 	}
 	s.scores = slices.Grow(s.scores[:0], len(s.cands))[:len(s.cands)]
@@ -121,7 +121,7 @@ func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error)
 	s.replicas = s.replicas[:0]
 	known, told := false, false
 	for _, r := range p.fleet.List() {
-		if r.Spec.Kind == "pool" || r.Spec.Role == "decode" && !p.cfg.Routing.Disagg.On() {
+		if r.Spec.Kind == "pool" || r.Spec.Role == "decode" && !p.config().Routing.Disagg.On() {
 			continue
 		}
 		told = told || len(r.Models()) > 0
@@ -339,12 +339,12 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 // policyFor is the configured policy, or the one the request names if that is
 // allowed.
 func (p *Peer) policyFor(call *proxy.Call) policy.Policy {
-	if call.Policy != "" && p.cfg.HTTP.PolicyOverride {
+	if call.Policy != "" && p.config().HTTP.PolicyOverride {
 		if pol, ok := p.policies[call.Policy]; ok {
 			return pol
 		}
 	}
-	return p.policies[p.cfg.Policy]
+	return p.policies[p.config().Policy]
 }
 
 // hash names a session, tenant or replica in 64 bits, equal on all peers.

@@ -28,7 +28,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	now := time.Now()
 	ready, why := p.Ready()
 	s := &console.Status{
-		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.cfg.Mesh.Label, Policy: p.cfg.Policy, Grid: p.cfg.Grid,
+		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.config().Mesh.Label, Policy: p.config().Policy, Grid: p.config().Grid,
 		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.started).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why,
 		Peers: p.peerStatus(), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{},
 	}
@@ -254,7 +254,7 @@ func (p *Peer) prefixes(n int) []console.Prefix {
 	out := []console.Prefix{}
 	for _, t := range p.index.Top(n) {
 		q := console.Prefix{
-			Key: fmt.Sprintf("%016x", uint64(t.Key)), Parent: fmt.Sprintf("%016x", uint64(t.Parent)), Tokens: t.Depth * p.cfg.Grid, Blocks: t.Blocks,
+			Key: fmt.Sprintf("%016x", uint64(t.Key)), Parent: fmt.Sprintf("%016x", uint64(t.Parent)), Tokens: t.Depth * p.config().Grid, Blocks: t.Blocks,
 		}
 		for _, id := range t.Holders {
 			if name, ok := names[id]; ok {

@@ -33,12 +33,12 @@ func (t *traffic) total() policy.Traffic {
 // advise is the prefill:decode ratio for the traffic so far, by the mean of
 // what was learned of the replicas' rates.
 func (p *Peer) advise() (ratio float64, ok bool) {
-	return p.cfg.Routing.Disagg.Advise(p.traffic.total(), p.board.typicalRates())
+	return p.config().Routing.Disagg.Advise(p.traffic.total(), p.board.typicalRates())
 }
 
 // disaggStatus says how the pools are used; nil while disaggregation is off.
 func (p *Peer) disaggStatus() *console.Disagg {
-	cfg := &p.cfg.Routing.Disagg
+	cfg := &p.config().Routing.Disagg
 	if !cfg.On() {
 		return nil
 	}
