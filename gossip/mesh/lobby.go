@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"net"
 	"sync"
+	"time"
 )
 
 // lobbyMax bounds the connections whose remote has not said who it is.
@@ -19,6 +20,7 @@ type lobby struct {
 	mu     sync.Mutex // guards below
 	guests *list.List // of net.Conn, oldest first
 	closed bool
+	empty  chan struct{} // closes when closed is true and no guest is left
 }
 
 // guest is one place in the lobby.
@@ -28,7 +30,7 @@ type guest struct {
 }
 
 func newLobby(max int, yielded func(net.Conn)) *lobby {
-	return &lobby{max: max, yielded: yielded, guests: list.New()}
+	return &lobby{max: max, yielded: yielded, guests: list.New(), empty: make(chan struct{})}
 }
 
 // enter takes a connection in; nil if the lobby is closed.
@@ -59,17 +61,46 @@ func (g *guest) leave() {
 	}
 	g.lobby.mu.Lock()
 	g.lobby.guests.Remove(g.place)
+	g.lobby.tellEmpty()
 	g.lobby.mu.Unlock()
 }
 
-// close ends all guests and lets none in.
+// close ends all guests and lets none in. Who serves a guest notices, and
+// leaves; left waits for it.
 func (l *lobby) close() {
 	l.mu.Lock()
 	l.closed = true
 	for e := l.guests.Front(); e != nil; e = e.Next() {
 		_ = e.Value.(net.Conn).Close()
 	}
+	l.tellEmpty()
 	l.mu.Unlock()
+}
+
+// tellEmpty closes l.empty when the last guest of a closed lobby has left. The
+// caller holds l.mu.
+func (l *lobby) tellEmpty() {
+	if !l.closed || l.guests.Len() > 0 {
+		return
+	}
+	select {
+	case <-l.empty:
+	default:
+		close(l.empty)
+	}
+}
+
+// left waits until all guests of a closed lobby have left, for atMost; it
+// reports whether they have.
+func (l *lobby) left(atMost time.Duration) bool {
+	t := time.NewTimer(atMost)
+	defer t.Stop()
+	select {
+	case <-l.empty:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // guestConn is a stranger's connection handed on with the bytes already read;
@@ -91,6 +122,6 @@ func (c *guestConn) Read(p []byte) (int, error) {
 }
 
 func (c *guestConn) Close() error {
-	c.guest.leave()
+	defer c.guest.leave()
 	return c.Conn.Close()
 }

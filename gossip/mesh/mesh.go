@@ -217,6 +217,10 @@ func (m *Mesh) Close() error {
 	switch was {
 	case running:
 		err = s.Shutdown()
+		// memberlist waits for none of the streams it was handed.
+		if !m.transport.lobby.left(m.cfg.Timing.Hello) {
+			m.log.Warn("streams of membership still open at close", "waited", m.cfg.Timing.Hello)
+		}
 	case bound:
 		close(m.loopDone)
 		err = m.transport.Shutdown()

@@ -216,6 +216,15 @@ func TestLobbyOldestYields(t *testing.T) {
 	if l.enter(conns[0]) != nil {
 		t.Error("a closed lobby lets in")
 	}
+	guests[2].leave()
+	if l.left(time.Millisecond) {
+		t.Error("a guest that has not left is not waited for")
+	}
+	guests[3].leave()
+	guests[3].leave()
+	if !l.left(time.Minute) {
+		t.Error("the last has left, and is waited for")
+	}
 	(*guest)(nil).leave()
 }
 
