@@ -38,14 +38,14 @@ func (x *exchange) readBody() *openai.Error {
 
 // slurp reads the body within its limits of size and time.
 func (x *exchange) slurp() ([]byte, *openai.Error) {
-	limit, length := x.cfg.Limits.BodyBytes, x.r.ContentLength
+	limit, length := x.limits.BodyBytes, x.r.ContentLength
 	if length > limit {
 		return nil, x.refuseUpload(errTooLarge)
 	}
 	if x.r.Body == nil || x.r.Body == http.NoBody {
 		return []byte{}, nil
 	}
-	_ = x.rc.SetReadDeadline(time.Now().Add(x.cfg.Limits.BodyTimeout))
+	_ = x.rc.SetReadDeadline(time.Now().Add(x.limits.BodyTimeout))
 	body, err := x.readUpTo(limit, length)
 	if err != nil {
 		return nil, x.refuseUpload(err)

@@ -136,7 +136,7 @@ func (s *sink) begin() {
 // extend moves the client's deadline, seldom: the client may be slow but not
 // stand still. The server clears it before the next request.
 func (s *sink) extend(now time.Time) {
-	most := s.x.cfg.Limits.Write
+	most := s.x.limits.Write
 	if s.deadline.Sub(now) < most*3/4 {
 		s.deadline = now.Add(most)
 		_ = s.x.rc.SetWriteDeadline(s.deadline)

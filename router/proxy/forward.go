@@ -70,7 +70,7 @@ func (x *exchange) mayRetry(t *try) bool {
 	switch {
 	case t.result.ClientGone || x.r.Context().Err() != nil:
 		return false
-	case x.call.Attempt >= x.cfg.Limits.Retries:
+	case x.call.Attempt >= x.limits.Retries:
 		return false
 	case t.result.Cause != CauseConnect && !x.repeatable():
 		return false
@@ -109,9 +109,9 @@ func (x *exchange) try(target *Target) *try {
 	}
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	t.cancel = cancel
-	wait := x.cfg.Limits.Answer
+	wait := x.limits.Answer
 	if x.call.Body.Stream {
-		wait = x.cfg.Limits.FirstByte
+		wait = x.limits.FirstByte
 	}
 	timer := time.AfterFunc(wait, func() { cancel(errFirstByte) })
 	err := x.send(ctx, t)

@@ -16,11 +16,10 @@ var (
 // gate lets a number of requests in and a number wait, first come first
 // served.
 type gate struct {
-	places int // immutable
-	queue  int // immutable
-
-	mu       sync.Mutex
-	inFlight int       // Invariant: at most places
+	mu       sync.Mutex // guards below
+	places   int
+	queue    int
+	inFlight int       // Invariant: at most places, but for those let in before places sank
 	waiting  list.List // of chan struct{}, closed when a place is handed over
 }
 
@@ -67,11 +66,24 @@ func (g *gate) acquire(ctx context.Context, most time.Duration) (release func(),
 func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if front := g.waiting.Front(); front != nil {
-		close(g.waiting.Remove(front).(chan struct{}))
-		return
-	}
 	g.inFlight--
+	g.admitLocked()
+}
+
+// resize changes the numbers. Whoever is in or waits already, stays.
+func (g *gate) resize(places, queue int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.places, g.queue = places, max(queue, 0)
+	g.admitLocked()
+}
+
+// admitLocked fills free places from the queue.
+func (g *gate) admitLocked() {
+	for g.inFlight < g.places && g.waiting.Len() > 0 {
+		g.inFlight++
+		close(g.waiting.Remove(g.waiting.Front()).(chan struct{}))
+	}
 }
 
 func (g *gate) load() (inFlight, queued int) {

@@ -138,3 +138,36 @@ func TestQueueFullIs429(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 }
+
+func TestGateTakesNewNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, 2)
+		hold, err := g.acquire(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		let := make(chan func(), 2)
+		for range 2 {
+			go func() {
+				release, err := g.acquire(t.Context(), time.Minute)
+				if err != nil {
+					t.Error(err)
+				}
+				let <- release
+			}()
+		}
+		synctest.Wait()
+		g.resize(3, 0)
+		a, b := <-let, <-let
+		g.resize(1, 0)
+		hold()
+		a()
+		if _, err := g.acquire(t.Context(), time.Minute); !errors.Is(err, errQueueFull) {
+			t.Errorf("%v: one is in, one may be", err)
+		}
+		b()
+		if inFlight, queued := g.load(); inFlight != 0 || queued != 0 {
+			t.Error(inFlight, queued)
+		}
+	})
+}

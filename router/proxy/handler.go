@@ -18,6 +18,7 @@ import (
 // concurrent use.
 type Handler struct {
 	cfg    Config
+	limits atomic.Pointer[Limits]
 	gate   *gate
 	budget *budget
 	bodies *meter
@@ -47,8 +48,17 @@ func New(cfg Config) (*Handler, error) {
 		budget: newBudget(cfg.Limits.RetryRatio, cfg.Limits.RetryMin),
 		bodies: &meter{most: cfg.Limits.BodiesBytes},
 	}
+	h.limits.Store(&cfg.Limits)
 	h.buffers.New = func() any { return new([bufferBytes]byte) }
 	return h, nil
+}
+
+// SetLimits replaces the limits, for requests that come from now on and for the
+// queue. The bytes of all bodies and the budget of retries stay as they were.
+func (h *Handler) SetLimits(l Limits) {
+	l.fill()
+	h.limits.Store(&l)
+	h.gate.resize(l.Concurrency, l.Queue)
 }
 
 func mintID() string {
@@ -74,17 +84,18 @@ func (h *Handler) Stats() Stats {
 // exchange is one request being answered.
 type exchange struct {
 	*Handler
-	w    http.ResponseWriter
-	rc   *http.ResponseController
-	r    *http.Request
-	call *Call
-	read time.Time // when the body was complete
-	held int64     // bytes taken of bodies
+	limits *Limits
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	r      *http.Request
+	call   *Call
+	read   time.Time // when the body was complete
+	held   int64     // bytes taken of bodies
 }
 
 // ServeHTTP answers one request: route, admit, read, try.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{Handler: h, w: w, rc: http.NewResponseController(w), r: r}
+	x := &exchange{Handler: h, limits: h.limits.Load(), w: w, rc: http.NewResponseController(w), r: r}
 	x.call = &Call{ID: h.cfg.MintID(), Path: r.URL.Path, Start: time.Now()}
 	x.identify()
 	if fail := x.route(); fail != nil {
@@ -95,7 +106,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.serveModels()
 		return
 	}
-	release, err := h.gate.acquire(r.Context(), h.cfg.Limits.QueueTimeout)
+	release, err := h.gate.acquire(r.Context(), x.limits.QueueTimeout)
 	if err != nil {
 		x.refuseBusy(err)
 		return
