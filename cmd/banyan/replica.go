@@ -31,6 +31,7 @@ func runReplica(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	fs.IntVar(&cfg.Blocks, "blocks", 0, "KV blocks; 0: the profile's")
 	fs.IntVar(&cfg.MaxSeqs, "max-num-seqs", 0, "running requests; 0: the profile's")
 	fs.IntVar(&cfg.Rank, "rank", 0, "data-parallel rank told in events")
+	fs.IntVar(&cfg.Ranks, "ranks", 1, "data-parallel ranks, picked by X-data-parallel-rank; rank i publishes i ports above the first")
 	fs.BoolVar(&cfg.HideCached, "hide-cached-tokens", false, "leave cached_tokens out of usage, like engines without the flag")
 	fs.Uint64Var(&cfg.Seed, "seed", 0, "seed of noise and faults")
 	if err := parse(fs, args); err != nil {

@@ -57,7 +57,12 @@ func (s *Server) restart(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {
-	if eng := s.current(); eng == nil || !eng.clear() {
+	engines := s.all()
+	ok := len(engines) > 0
+	for _, eng := range engines {
+		ok = eng.clear() && ok
+	}
+	if !ok {
 		s.fail(w, &apiError{status: http.StatusConflict, kind: "ConflictError", message: "requests are running"})
 	}
 }
@@ -70,18 +75,22 @@ type State struct {
 	Events   string        `json:"events"`
 	Replay   string        `json:"replay"`
 	Restarts int           `json:"restarts"`
-	Batches  uint64        `json:"batches"` // of this incarnation
-	Stats    replica.Stats `json:"stats"`
+	Batches  uint64        `json:"batches"` // of this incarnation, first rank
+	Stats    replica.Stats `json:"stats"`   // of the first rank
+	// Ranks are the counters of every rank, the first one's included.
+	Ranks []replica.Stats `json:"ranks"`
 }
 
 // State reads the counters.
 func (s *Server) State() State {
 	s.mu.Lock()
 	st := State{Name: s.cfg.Name, Engine: s.cfg.Engine, Model: s.cfg.Model, Events: s.events, Replay: s.replay, Restarts: s.restarts}
-	eng := s.engine
 	s.mu.Unlock()
-	if eng != nil {
-		st.Stats, st.Batches = eng.stats(), eng.pub.sent()
+	for i, eng := range s.all() {
+		st.Ranks = append(st.Ranks, eng.stats())
+		if i == 0 {
+			st.Stats, st.Batches = st.Ranks[0], eng.pub.sent()
+		}
 	}
 	return st
 }
@@ -89,7 +98,8 @@ func (s *Server) State() State {
 func (s *Server) showState(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.State()) }
 
 // Cache returns the engine's own block hashes with their number of copies:
-// what a subscriber that missed nothing must believe.
+// what a subscriber that missed nothing must believe. Of several ranks it is
+// the first one's.
 func (s *Server) Cache() map[uint64]int {
 	eng := s.current()
 	if eng == nil {

@@ -64,8 +64,11 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, b *body, chat boo
 	for _, g := range gens {
 		g.everyToken = b.Stream || v.cut
 	}
-	eng := s.current()
-	if err := startAll(eng, gens); err != nil {
+	eng, err := s.rankOf(r)
+	if err == nil {
+		err = startAll(eng, gens)
+	}
+	if err != nil {
 		s.refuse(w, err)
 		return nil, nil, false
 	}
@@ -88,9 +91,6 @@ func (a *answer) release(eng *engine) {
 
 // startAll submits all prompts of a body, or none.
 func startAll(eng *engine, gens []*generation) error {
-	if eng == nil {
-		return errDead
-	}
 	for i, g := range gens {
 		if err := eng.submit(g); err != nil {
 			for _, started := range gens[:i] {

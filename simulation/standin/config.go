@@ -37,7 +37,10 @@ type Config struct {
 	Replay     string // ROUTER endpoint, "" for none
 	Topic      string // first frame of every batch
 	Rank       int    // data-parallel rank in every batch
-	Layout     Layout // default map
+	// Ranks is how many data-parallel ranks the server has, each with a cache,
+	// a publisher and load of its own; default 1. Rank is then the first one's.
+	Ranks  int
+	Layout Layout // default map
 	// ReplayFrames is 5 (topic, as vLLM since 0.26; default) or 4 (before, SGLang).
 	ReplayFrames int
 	HashBytes    bool   // block hashes as 32 bytes
@@ -68,6 +71,7 @@ func (c Config) complete() (Config, error) {
 	setDefault(&c.Layout, LayoutMap)
 	setDefault(&c.ReplayFrames, 5)
 	setDefault(&c.BufferSteps, defaultBuffer)
+	setDefault(&c.Ranks, 1)
 	setDefault(&c.HashSeed, fold(1, c.Name))
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -88,6 +92,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.DefaultOutput < 1 || c.MaxModelLen < 0 || c.Rank < 0 {
 		fault("default output, model length and rank must not be negative")
+	}
+	if c.Ranks < 1 || c.Ranks > maxRanks || c.Ranks > 1 && c.Engine == TRTLLM {
+		fault("ranks: %d, want 1 to %d, and 1 for trtllm", c.Ranks, maxRanks)
 	}
 	if c.Events != "" {
 		if err := zmtp.ParseEndpoint(c.Events, c.EventsDial); err != nil {

@@ -10,27 +10,37 @@ import (
 
 // metrics writes the engine's series in the Prometheus text form.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
-	eng := s.current()
-	if eng == nil {
+	engines := s.all()
+	if len(engines) == 0 {
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	var b strings.Builder
 	if _, off, _ := s.faults.flags(); !off {
-		m := metricWriter{b: &b, labels: fmt.Sprintf(`model_name=%q,engine="%d"`, s.cfg.Model, s.cfg.Rank)}
-		st := eng.stats()
-		switch s.cfg.Engine {
-		case SGLang:
-			m.labels = fmt.Sprintf(`model_name=%q,engine_type="unified",tp_rank="0",pp_rank="0"`, s.cfg.Model)
-			s.sglangMetrics(m, st)
-		case TRTLLM:
-			m.labels = fmt.Sprintf(`model_name=%q,engine_type="undefined"`, s.cfg.Model)
-			s.trtllmMetrics(m, st)
-		default:
-			s.vllmMetrics(m, st)
+		for _, eng := range engines {
+			s.rankMetrics(&b, eng)
 		}
 	}
 	_, _ = w.Write([]byte(b.String()))
+}
+
+// rankMetrics writes the series of one rank.
+func (s *Server) rankMetrics(b *strings.Builder, eng *engine) {
+	m := metricWriter{b: b, labels: fmt.Sprintf(`model_name=%q,engine="%d"`, s.cfg.Model, eng.cfg.Rank)}
+	st := eng.stats()
+	switch s.cfg.Engine {
+	case SGLang:
+		m.labels = fmt.Sprintf(`model_name=%q,engine_type="unified",tp_rank="0",pp_rank="0"`, s.cfg.Model)
+		if s.cfg.Ranks > 1 {
+			m.labels += fmt.Sprintf(`,dp_rank="%d"`, eng.cfg.Rank)
+		}
+		s.sglangMetrics(m, st)
+	case TRTLLM:
+		m.labels = fmt.Sprintf(`model_name=%q,engine_type="undefined"`, s.cfg.Model)
+		s.trtllmMetrics(m, st)
+	default:
+		s.vllmMetrics(m, st, eng.cfg.Rank)
+	}
 }
 
 type metricWriter struct {
@@ -45,7 +55,7 @@ func (m metricWriter) write(kind, name string, value float64) {
 func (m metricWriter) gauge(name string, value float64)   { m.write("gauge", name, value) }
 func (m metricWriter) counter(name string, value float64) { m.write("counter", name, value) }
 
-func (s *Server) vllmMetrics(m metricWriter, st replica.Stats) {
+func (s *Server) vllmMetrics(m metricWriter, st replica.Stats, rank int) {
 	m.gauge("vllm:num_requests_running", float64(st.Running))
 	m.gauge("vllm:num_requests_waiting", float64(st.Waiting))
 	m.gauge("vllm:kv_cache_usage_perc", st.KVUse())
@@ -56,7 +66,7 @@ func (s *Server) vllmMetrics(m metricWriter, st replica.Stats) {
 	m.counter("vllm:generation_tokens_total", float64(st.Generated))
 	m.counter("vllm:request_success_total", float64(st.Finished))
 	fmt.Fprintf(m.b, "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"%d\",enable_prefix_caching=\"True\",engine=\"%d\"} 1\n",
-		s.cfg.Page, st.Blocks, s.cfg.Rank)
+		s.cfg.Page, st.Blocks, rank)
 }
 
 func (s *Server) sglangMetrics(m metricWriter, st replica.Stats) {

@@ -21,10 +21,9 @@ type Server struct {
 	started     time.Time
 	wg          sync.WaitGroup // every goroutine of ours. I7
 
-	mu        sync.Mutex // guards below; never held while waiting for a request
-	engine    *engine
-	stop      func() // ends the engine's loop and waits for it
-	events    string // bound endpoints, kept over restarts
+	mu        sync.Mutex   // guards below; never held while waiting for a request
+	inc       *incarnation // nil between two
+	events    string       // bound endpoints of rank 0, kept over restarts
 	replay    string
 	restarts  int
 	closed    bool
@@ -47,7 +46,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("stand-in: %w", err)
 	}
 	s.maxModelLen = s.cfg.MaxModelLen
-	s.capacity = s.engine.model.Stats().Blocks * s.cfg.Page
+	s.capacity = s.current().model.Stats().Blocks * s.cfg.Page
 	if room := s.capacity; s.maxModelLen == 0 || s.maxModelLen > room {
 		s.maxModelLen = min(room, maxModelLen)
 	}
@@ -72,11 +71,10 @@ func (s *Server) Close() error {
 	}
 	s.closed = true
 	close(s.done)
-	eng, stop := s.engine, s.stop
+	inc := s.inc
 	s.mu.Unlock()
-	if stop != nil {
-		stop()
-		eng.pub.close()
+	if inc != nil {
+		inc.close()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
@@ -113,7 +111,10 @@ func (s *Server) ReplayAddr() string {
 // Set changes the stand-in's faults.
 func (s *Server) Set(f Fault) {
 	s.faults.set(f)
-	if eng := s.current(); f.StallMS != nil && eng != nil {
+	if f.StallMS == nil {
+		return
+	}
+	for _, eng := range s.all() {
 		eng.stall(time.Duration(*f.StallMS) * time.Millisecond)
 	}
 }
@@ -132,13 +133,12 @@ func (s *Server) Restart(down time.Duration) error {
 		s.mu.Unlock()
 		return errClosed
 	}
-	old, stop := s.engine, s.stop
-	s.engine, s.stop = nil, nil
+	old := s.inc
+	s.inc = nil
 	s.restarts++
 	s.mu.Unlock()
 	if old != nil { // nil after a restart that failed
-		stop()
-		old.pub.close()
+		old.close()
 	}
 	select {
 	case <-s.done:
@@ -154,36 +154,26 @@ func (s *Server) launch() error {
 	if s.closed {
 		return errClosed
 	}
-	pub, err := newPublisher(&s.cfg, s.events, s.replay)
+	inc, err := s.newIncarnation(s.events, s.replay)
 	if err != nil {
 		return err
 	}
-	eng, err := newEngine(&s.cfg, s.faults, pub)
-	if err != nil {
-		pub.close()
-		return err
-	}
-	if events, replay := pub.addrs(); s.cfg.EventsDial {
+	if events, replay := inc.engines[0].pub.addrs(); s.cfg.EventsDial {
 		s.replay = replay // the endpoint to dial stays
 	} else {
 		s.events, s.replay = events, replay
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	s.wg.Go(func() {
-		defer close(done)
-		eng.run(ctx)
-	})
-	s.engine = eng
-	s.stop = func() { cancel(); <-done }
+	s.inc = inc
 	return nil
 }
 
-// current is the engine that serves now, nil between two.
+// current is the engine of the first rank that serves now, nil between two
+// incarnations.
 func (s *Server) current() *engine {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.engine
+	if engines := s.all(); len(engines) > 0 {
+		return engines[0]
+	}
+	return nil
 }
 
 // routes is the HTTP interface.
