@@ -141,7 +141,7 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 		_, _ = w.Write([]byte(`{"page_size":16,"dp_size":3}`))
 	}))
 	defer srv.Close()
-	for listed, want := range map[int]int{1: 1, 2: 1, 3: 0} {
+	for listed, want := range map[int]int{1: 0, 2: 1, 3: 0} { // listed once, all become replicas
 		p := quietPeer(t, func(c *Config) {
 			for rank := range listed {
 				c.Replicas = append(c.Replicas, fleet.Spec{URL: srv.URL, Rank: rank, Engine: "sglang"})
@@ -150,7 +150,7 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); p.fleet.Run(ctx) }()
-		last := p.fleet.List()[listed-1]
+		last := p.fleet.List()[0]
 		deadline := time.Now().Add(10 * time.Second)
 		for last.Facts().Ranks == 0 && time.Now().Before(deadline) {
 			time.Sleep(time.Millisecond)

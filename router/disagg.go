@@ -211,7 +211,7 @@ func legOf(res *proxy.Result) leg {
 // blameLead notes a failure of the prefill replica.
 func (p *Peer) blameLead(t *ticket, err error, now time.Time) {
 	r := t.lead.replica
-	if r.Fail(now, hard(err), fleet.Cause(err)) {
+	if p.fleet.Fail(r, now, hard(err), fleet.Cause(err)) {
 		p.log.Warn("replica down", "replica", r.Name(), "reason", fleet.Cause(err))
 	}
 }

@@ -139,6 +139,11 @@ func bootstrap(r *openai.Request, l *lead) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.replica.OneOfMany() { // the decode server must look for the keys at the rank that computes them
+		room = disagg.RoomOfRank(room, spec.Rank, max(spec.Ranks, l.replica.Facts().Ranks))
+		r = r.Clone()
+		r.Set("disagg_prefill_dp_rank", strconv.AppendInt(nil, int64(spec.Rank), 10))
+	}
 	return disagg.SGLangBoth(r, u.Hostname(), port, room), nil
 }
 

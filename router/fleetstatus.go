@@ -22,13 +22,29 @@ func (p *Peer) fleetProblems() []console.Problem {
 		listed[r.Spec.URL]++
 	}
 	for _, r := range p.fleet.List() {
-		if ranks, n := r.Facts().Ranks, listed[r.Spec.URL]; ranks > n {
+		if told := p.ingest.toldRank(r.Stream); told >= 0 && told != r.Spec.Rank && r.OneOfMany() {
+			out = append(out, console.Problem{
+				Text: fmt.Sprintf("The events that %s listens to are of data-parallel rank %d, not %d", r.Name(), told, r.Spec.Rank),
+				Help: "Check its events port: the engine adds the rank to the first rank's port",
+			})
+		}
+	}
+	for _, r := range p.fleet.List() {
+		ranks, n := r.Facts().Ranks, listed[r.Spec.URL]
+		switch {
+		case ranks > n:
 			out = append(out, console.Problem{
 				Text: fmt.Sprintf("%s runs %d data-parallel ranks and %d of them are listed", r.Spec.URL, ranks, n),
-				Help: "List every rank as a replica of its own, with rank: 0 and on; the others' caches are not seen",
+				Help: "List it once without rank and ranks: every rank then becomes a replica; now the others' caches are not seen",
 			})
-			listed[r.Spec.URL] = ranks // once a URL
+		case r.Spec.Ranks > 1 && ranks > 0 && ranks < n:
+			out = append(out, console.Problem{
+				Text: fmt.Sprintf("%s runs %d data-parallel ranks, not %d", r.Spec.URL, ranks, n), Help: "Correct ranks in the configuration, or leave it out: the engine refuses requests for ranks it has not",
+			})
+		default:
+			continue
 		}
+		listed[r.Spec.URL] = ranks // once a URL
 	}
 	return out
 }

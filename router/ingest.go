@@ -21,7 +21,8 @@ import (
 const (
 	reconcileEvery = 250 * time.Millisecond
 	// letGoAfter is how long a peer that is no owner any more goes on
-	// listening: make before break.
+	// listening: make before break. Not so where reading empties the engine's
+	// queue: two readers would each miss the other's part.
 	letGoAfter = 3 * time.Second
 	// refusedFor is how long a stream may deliver only slots of an epoch that
 	// the mesh has outranked before it is followed anew: then it starts from what
@@ -63,6 +64,7 @@ type following struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	host   string    // name in the hub; empty: not fed by it
+	rank   int       // in the hub
 	first  bool      // this peer is the first owner
 	lostAt time.Time // since when this peer owns it no more; zero: owner
 	// refused is since when all it delivers is of an outranked epoch; zero: not.
@@ -233,7 +235,7 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 		if outranked {
 			g.peer.log.Warn("stream followed anew: another peer named this incarnation", "stream", id)
 		}
-		if !listed[id] || outranked || !f.lostAt.IsZero() && now.Sub(f.lostAt) > letGoAfter {
+		if !listed[id] || outranked || !f.lostAt.IsZero() && (f.feed.how == fedPolled || now.Sub(f.lostAt) > letGoAfter) {
 			over = append(over, f)
 			delete(g.follow, id)
 		}
@@ -241,7 +243,7 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 	g.mu.Unlock()
 	for _, f := range over {
 		if f.host != "" {
-			g.hub.Unregister(f.host)
+			g.hub.Unregister(f.host, f.rank)
 		}
 		f.stop()
 		<-f.done
@@ -257,10 +259,10 @@ func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
 		return
 	}
 	sctx, stop := context.WithCancel(ctx)
-	f := &following{sub: src, feed: way, stop: stop, done: make(chan struct{}), first: first}
+	f := &following{sub: src, feed: way, stop: stop, done: make(chan struct{}), first: first, rank: r.Spec.Rank}
 	if sub, ok := src.(*kvevents.Subscriber); ok && way.how == fedHub {
 		f.host = hostOf(r.Spec.URL)
-		g.hub.Register(f.host, sub)
+		g.hub.Register(f.host, r.Spec.Rank, sub)
 	}
 	g.mu.Lock()
 	g.follow[r.Stream] = f
@@ -495,6 +497,18 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 		s.State, s.Detail = "ok", st.State
 	}
 	return s
+}
+
+// toldRank is the data-parallel rank a followed stream's batches name; -1 if
+// none, or if this peer does not follow it.
+func (g *ingest) toldRank(id crdt.StreamID) int {
+	g.mu.Lock()
+	f := g.follow[id]
+	g.mu.Unlock()
+	if f == nil || f.feed.how == fedPolled {
+		return -1
+	}
+	return f.sub.Status().Rank
 }
 
 var _ kvevents.Sink = (*ingest)(nil)

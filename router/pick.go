@@ -157,7 +157,7 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 	case openai.Chat, openai.Completions:
 		q.Text, q.Body = body.AppendCanonical, body.PromptBody
 		if at := oracle(replicas, p.tokens.Resting); at != nil {
-			q.Engine = at.Spec.URL
+			q.Engine, q.PageTokens = at.Spec.URL, pageOf(replicas)
 			if at.Spec.Credentials != "" {
 				q.Header = http.Header{"Authorization": {"Bearer " + at.Spec.Credentials}}
 			}
@@ -188,6 +188,18 @@ func oracle(replicas []*fleet.Replica, resting func(url string) bool) (at *fleet
 		at = r
 	}
 	return at
+}
+
+// pageOf is the page by which images in rendered prompts are named, tokens: of
+// a pool with several page sizes the first one, for whatever replica is asked,
+// so that equal prompts have equal keys. 0 if unknown.
+func pageOf(replicas []*fleet.Replica) int {
+	for _, r := range replicas {
+		if f := r.Facts(); f.Engine == "vllm" && f.BlockSize > 0 {
+			return f.BlockSize
+		}
+	}
+	return 0
 }
 
 // view is what this peer knows of its own knowledge now.
@@ -248,7 +260,7 @@ func (t *ticket) target(policyName string, d policy.Decision) *proxy.Target {
 func (t *ticket) headers() http.Header {
 	spec := &t.replica.Spec
 	var header http.Header
-	if spec.Rank != 0 || spec.Labels["dp"] != "" {
+	if t.replica.OneOfMany() || spec.Labels["dp"] != "" {
 		header = http.Header{"X-Data-Parallel-Rank": {strconv.Itoa(spec.Rank)}}
 	}
 	if spec.Credentials != "" {
@@ -290,7 +302,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 		if t.lead != nil && t.lead.cut {
 			guilty = t.lead.replica
 		}
-		if guilty.Fail(now, res.Cause == proxy.CauseConnect, fleet.Cause(res.Err)) {
+		if p.fleet.Fail(guilty, now, res.Cause == proxy.CauseConnect, fleet.Cause(res.Err)) {
 			p.log.Warn("replica down", "replica", guilty.Name(), "reason", fleet.Cause(res.Err))
 		}
 	} else if res.Status > 0 && res.Status < 500 {

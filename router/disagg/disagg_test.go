@@ -2,6 +2,7 @@ package disagg
 
 import (
 	"encoding/json"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -147,5 +148,20 @@ func TestUsageOfStreams(t *testing.T) {
 	}
 	if u := UsageOf("application/json", []byte(`{"usage":{"prompt_tokens":3}}`)); u.Prompt != 3 {
 		t.Errorf("%+v", u)
+	}
+}
+
+func TestARoomOfARankIsThatRanksRoom(t *testing.T) {
+	for _, room := range []uint64{1, 2, 7, 1 << 62, math.MaxInt64} {
+		for ranks := 2; ranks < 9; ranks++ {
+			for rank := range ranks {
+				if got := RoomOfRank(room, rank, ranks); got%uint64(ranks) != uint64(rank) || got == 0 || got > math.MaxInt64 {
+					t.Errorf("room %d of rank %d of %d is %d", room, rank, ranks, got)
+				}
+			}
+		}
+		if RoomOfRank(room, 0, 0) != room || RoomOfRank(room, 5, 2) != room {
+			t.Error("a server of one rank, or a strange rank, changes the room")
+		}
 	}
 }

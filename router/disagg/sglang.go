@@ -32,6 +32,20 @@ func Room(from io.Reader) (uint64, error) {
 	}
 }
 
+// RoomOfRank is a room near the drawn one that belongs to a data-parallel rank
+// of the prefill server: releases that are not told the rank work it out as
+// the room modulo the ranks.
+func RoomOfRank(room uint64, rank, ranks int) uint64 {
+	if ranks < 2 || rank < 0 || rank >= ranks {
+		return room
+	}
+	room = room - room%uint64(ranks) + uint64(rank)
+	if room == 0 || room > math.MaxInt64 {
+		room = uint64(ranks) + uint64(rank)
+	}
+	return room
+}
+
 // SGLangBoth is the body that both legs get, at the same time: the client's,
 // and where and in which room the prefill server waits. host is its name or
 // address without brackets.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // The engines, and the word for "ask it".
@@ -71,6 +72,9 @@ func (f *Fleet) inquire(ctx context.Context, r *Replica) (settled bool) {
 	}
 	if ctx.Err() != nil {
 		return false
+	}
+	if !q.open && r.Spec.Rank == 0 {
+		f.tell(r.Spec.URL, q.facts.Ranks, time.Now())
 	}
 	before := r.Facts()
 	if q.open && before.Engine != "" && before.EngineFrom != fromConfig {
@@ -162,6 +166,9 @@ func (q *inquiry) askMetrics(path string) {
 	}
 	if p.scrape.Capacity > 0 {
 		q.facts.Capacity = p.scrape.Capacity
+	}
+	if q.facts.Ranks == 0 {
+		q.facts.Ranks = p.ranks
 	}
 }
 

@@ -41,6 +41,7 @@ type Fleet struct {
 
 	mu      sync.Mutex        // serialises Update; guards below
 	sources map[string][]Spec // what each source lists
+	told    map[string]int    // data-parallel ranks by URL, as engines told; 2 or more
 }
 
 // New makes an empty fleet.
@@ -60,7 +61,7 @@ func New(cfg Config) *Fleet {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	f := &Fleet{cfg: cfg, sources: map[string][]Spec{}}
+	f := &Fleet{cfg: cfg, sources: map[string][]Spec{}, told: map[string]int{}}
 	f.list.Store(&[]*Replica{})
 	return f
 }
@@ -88,35 +89,80 @@ func (f *Fleet) Update(source string, specs []Spec, now time.Time) {
 	defer f.mu.Unlock()
 	_, late := f.sources[source]
 	f.sources[source] = specs
+	f.rebuildLocked(now, late)
+}
+
+// rebuildLocked makes the list of what the sources say and the engines told.
+// New replicas start slowly if they are late.
+func (f *Fleet) rebuildLocked(now time.Time, late bool) {
 	old := f.List()
-	next := make([]*Replica, 0, len(specs))
+	known := make(map[crdt.StreamID]*Replica, len(old))
+	for _, r := range old {
+		known[r.Stream] = r
+	}
+	next := make([]*Replica, 0, len(old))
 	names, streams := map[string]bool{}, map[crdt.StreamID]bool{}
+	listed, single := f.urlsLocked()
+	for url := range f.told {
+		if !listed[url] {
+			delete(f.told, url)
+		}
+	}
 	for _, from := range f.sourcesLocked() {
-		for _, spec := range f.sources[from] {
-			spec = spec.withDefaults()
-			id := spec.Stream()
-			if names[spec.Name] || streams[id] || len(next) == maxReplicas || from != SourceStatic && !f.sane(from, spec) {
+		for _, base := range f.sources[from] {
+			base = base.withDefaults()
+			if from != SourceStatic && !f.sane(from, base) {
 				continue
 			}
-			names[spec.Name], streams[id] = true, true
-			if i := slices.IndexFunc(old, func(r *Replica) bool { return r.Source == from && r.Spec.same(&spec) }); i >= 0 {
-				next = append(next, old[i])
-				continue
+			for _, spec := range base.expand(f.ranksLocked(&base, single)) {
+				id := spec.Stream()
+				if names[spec.Name] || streams[id] || len(next) == maxReplicas {
+					continue
+				}
+				names[spec.Name], streams[id] = true, true
+				if r := known[id]; r != nil && r.Source == from && r.Spec.same(&spec) {
+					next = append(next, r)
+					continue
+				}
+				r := newReplica(spec, now)
+				r.Source, r.slowStart = from, f.cfg.SlowStart
+				if late {
+					r.rose.Store(now.UnixMilli())
+				} else if first := known[base.Stream()]; first != nil && spec.Rank != base.Rank {
+					r.rose.Store(first.rose.Load()) // they came up together
+				}
+				next = append(next, r)
 			}
-			r := newReplica(spec, now)
-			r.Source, r.slowStart = from, f.cfg.SlowStart
-			if late {
-				r.rose.Store(now.UnixMilli())
-			}
-			next = append(next, r)
 		}
 	}
 	slices.SortFunc(next, func(a, b *Replica) int { return strings.Compare(a.Spec.Name, b.Spec.Name) })
+	behind := make(map[string]int, len(next))
+	for _, r := range next {
+		behind[r.Spec.URL]++
+	}
+	for _, r := range next {
+		r.many.Store(behind[r.Spec.URL] > 1)
+	}
 	if slices.Equal(old, next) {
 		return
 	}
 	f.list.Store(&next)
 	f.changed()
+}
+
+// urlsLocked are the listed URLs, and those of which single ranks are listed.
+func (f *Fleet) urlsLocked() (listed, single map[string]bool) {
+	listed, single = map[string]bool{}, map[string]bool{}
+	for _, specs := range f.sources {
+		for _, s := range specs {
+			url := s.withDefaults().URL
+			listed[url] = true
+			if s.Rank != 0 {
+				single[url] = true
+			}
+		}
+	}
+	return listed, single
 }
 
 // sourcesLocked lists the sources, the configuration first.

@@ -51,6 +51,7 @@ type wireEvents struct {
 	Replay    string `json:"replay_endpoint"`
 	Topic     string `json:"topic"`
 	BlockSize int    `json:"block_size"`
+	Ranks     int    `json:"dp_size"` // that publish
 }
 
 // parseServerInfo reads a /server_info of the replica at base, whose rank adds
@@ -73,7 +74,7 @@ func parseServerInfo(body []byte, base string, rank int) (serverInfo, error) {
 		info.blockSize = *w.PageSize
 	}
 	info.capacity = max(0, w.Capacity)
-	if w.Ranks > 0 && w.Ranks <= maxLoadRanks {
+	if w.Ranks > 0 && w.Ranks <= maxRanks {
 		info.ranks = w.Ranks
 	}
 	events := w.KVEvents
@@ -84,6 +85,9 @@ func parseServerInfo(body []byte, base string, rank int) (serverInfo, error) {
 		}
 	}
 	if events != nil {
+		if info.ranks == 0 && events.Ranks > 0 && events.Ranks <= maxRanks {
+			info.ranks = events.Ranks
+		}
 		if events.BlockSize > 0 {
 			info.blockSize = events.BlockSize
 		}
@@ -111,7 +115,7 @@ func hasKey(body []byte, key string) bool {
 
 // follow works out where to listen.
 func (info *serverInfo) follow(w *wireEvents, base string, rank int) {
-	if w.Publisher != "" && w.Publisher != "zmq" {
+	if w.Publisher != "" && w.Publisher != "zmq" || w.Ranks > 0 && rank >= w.Ranks {
 		return
 	}
 	endpoint := w.Endpoint

@@ -21,14 +21,31 @@ type page struct {
 	engine    string // whose names they are
 	blockSize int
 	maxBlocks float64 // TensorRT-LLM's capacity, pages
+	ranks     int     // data-parallel ranks on the page, 0 to ranks-1; 0: not several
 }
 
 // parseMetrics reads the few series a router needs from a Prometheus text
 // page: running, waiting, KV use and capacity, for vLLM, SGLang and
 // TensorRT-LLM names. With several data-parallel engines on one page only the
 // series of the given rank count.
+//
+// A page of one engine alone counts for rank 0 whatever its number: vLLM with
+// an external balancer is one server a rank.
 func parseMetrics(body []byte, rank int) page {
-	var p page
+	p, lone := parseRank(body, rank)
+	if rank == 0 && !p.found && lone > 0 {
+		p, _ = parseRank(body, lone)
+	}
+	if p.scrape.Capacity == 0 && p.maxBlocks > 0 {
+		p.scrape.Capacity = int64(min(p.maxBlocks*float64(p.blockSize), math.MaxInt32<<16))
+	}
+	return p
+}
+
+// parseRank reads the series of one rank, and says which rank the page is of
+// if it is of one alone; -1 if it names none or several.
+func parseRank(body []byte, rank int) (p page, lone int) {
+	seen := map[int]bool{}
 	for len(body) > 0 {
 		line := body
 		if i := bytes.IndexByte(body, '\n'); i >= 0 {
@@ -40,14 +57,30 @@ func parseMetrics(body []byte, rank int) page {
 			continue
 		}
 		name, labels, value, ok := splitSeries(string(line))
-		if ok && ofRank(labels, rank) {
+		if !ok {
+			continue
+		}
+		of := rankOf(labels)
+		if of < 0 || of == rank {
 			p.take(name, labels, value)
 		}
+		if of >= 0 && of < maxRanks && (strings.HasSuffix(name, "requests_running") || strings.HasSuffix(name, "running_reqs")) {
+			seen[of] = true
+		}
 	}
-	if p.scrape.Capacity == 0 && p.maxBlocks > 0 {
-		p.scrape.Capacity = int64(min(p.maxBlocks*float64(p.blockSize), math.MaxInt32<<16))
+	lone, p.ranks = -1, len(seen)
+	for of := range seen {
+		if lone = of; of >= len(seen) {
+			p.ranks = 0 // not all of them are here
+		}
 	}
-	return p
+	if len(seen) != 1 {
+		lone = -1
+	}
+	if p.ranks == 1 {
+		p.ranks = 0
+	}
+	return p, lone
 }
 
 // take books one series. Under Ray colons are underscores and a prefix is
@@ -143,16 +176,12 @@ func label(labels, name string) string {
 	return ""
 }
 
-// ofRank reports whether a series belongs to a data-parallel rank: it has no
-// rank label, or this one.
-func ofRank(labels string, rank int) bool {
+// rankOf is the data-parallel rank a series belongs to, -1 if it names none.
+func rankOf(labels string) int {
 	for _, name := range []string{"engine", "dp_rank"} {
-		if v := label(labels, name); v != "" {
-			n, err := strconv.Atoi(v)
-			if err == nil && n != rank {
-				return false
-			}
+		if n, err := strconv.Atoi(label(labels, name)); err == nil && n >= 0 {
+			return n
 		}
 	}
-	return true
+	return -1
 }

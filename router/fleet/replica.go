@@ -27,6 +27,7 @@ type Replica struct {
 
 	slowStart time.Duration // length of the ramp, immutable
 	up        atomic.Bool
+	many      atomic.Bool  // other ranks of the URL are listed
 	rose      atomic.Int64 // ms: when the ramp began; 0: it has none
 	models    atomic.Pointer[[]Model]
 	facts     atomic.Pointer[Facts]

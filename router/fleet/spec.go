@@ -21,6 +21,7 @@ type Spec struct {
 	Replay      string            `yaml:"replay,omitempty"` // the engine's replay endpoint
 	Topic       string            `yaml:"topic,omitempty"`  // SUB prefix; default all
 	Rank        int               `yaml:"rank,omitempty"`   // data-parallel rank
+	Ranks       int               `yaml:"ranks,omitempty"`  // data-parallel ranks behind the URL, each a replica; 0: as the engine tells
 	Role        string            `yaml:"role,omitempty"`   // both, prefill or decode
 	Kind        string            `yaml:"kind,omitempty"`   // replica or pool
 	Model       string            `yaml:"model,omitempty"`  // default: what /v1/models says
@@ -54,7 +55,7 @@ func (s Spec) withDefaults() Spec {
 // same reports whether two specs say the same.
 func (s *Spec) same(b *Spec) bool {
 	return s.Name == b.Name && s.URL == b.URL && s.Engine == b.Engine && s.Events == b.Events &&
-		s.Replay == b.Replay && s.Topic == b.Topic && s.Rank == b.Rank && s.Role == b.Role &&
+		s.Replay == b.Replay && s.Topic == b.Topic && s.Rank == b.Rank && s.Ranks == b.Ranks && s.Role == b.Role &&
 		s.Kind == b.Kind && s.Model == b.Model && s.Credentials == b.Credentials && maps.Equal(s.Labels, b.Labels)
 }
 
@@ -96,13 +97,19 @@ func ValidateSpecs(specs []Spec) error {
 				bad(field, "%q does not begin with tcp://", endpoint)
 			}
 		}
-		if j, ok := names[s.Name]; ok {
-			bad("name", "%q is already the name of replicas[%d]", s.Name, j)
+		if err := s.checkRanks(); err != nil {
+			bad("ranks", "%v", err)
+			s.Ranks = 0
 		}
-		if j, ok := streams[s.Stream()]; ok {
-			bad("url", "%s rank %d is already replicas[%d]", s.URL, s.Rank, j)
+		for _, one := range s.expand(s.Ranks) {
+			if j, ok := names[one.Name]; ok {
+				bad("name", "%q is already the name of replicas[%d]", one.Name, j)
+			}
+			if j, ok := streams[one.Stream()]; ok {
+				bad("url", "%s rank %d is already replicas[%d]", one.URL, one.Rank, j)
+			}
+			names[one.Name], streams[one.Stream()] = i, i
 		}
-		names[s.Name], streams[s.Stream()] = i, i
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ type Template struct {
 	Engine      string `yaml:"engine" doc:"engine of discovered replicas: vllm, sglang, trtllm or auto"`
 	EventsPort  int    `yaml:"events_port" doc:"port of their KV events; 0 = none, or as the engine tells"`
 	ReplayPort  int    `yaml:"replay_port" doc:"port of their event replay; 0 = none"`
+	Ranks       int    `yaml:"ranks" doc:"data-parallel ranks of each, every one a replica; 0 = as the engine tells"`
 	Topic       string `yaml:"topic" doc:"topic prefix of their events"`
 	Role        string `yaml:"role" doc:"both, prefill or decode"`
 	Model       string `yaml:"model" doc:"their model; default: as they tell"`
@@ -26,6 +27,9 @@ func (t *Template) Validate(key string) error {
 			errs = append(errs, fmt.Errorf("%s.%s: %d is not from 0 to 65535", key, field, port))
 		}
 	}
+	if t.Ranks < 0 || t.Ranks > maxRanks {
+		errs = append(errs, fmt.Errorf("%s.ranks: %d is not from 0 to %d", key, t.Ranks, maxRanks))
+	}
 	if err := checkWord("engine", t.Engine, "", engineAuto, vllm, sglang, trtllm); err != nil {
 		errs = append(errs, fmt.Errorf("%s.%w", key, err))
 	}
@@ -39,7 +43,7 @@ func (t *Template) Validate(key string) error {
 func (t *Template) spec(name, scheme, host string, port int) Spec {
 	at := func(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 	s := Spec{
-		Name: name, URL: scheme + "://" + at(port), Engine: t.Engine, Topic: t.Topic, Role: t.Role, Model: t.Model, Credentials: t.Credentials,
+		Name: name, URL: scheme + "://" + at(port), Engine: t.Engine, Ranks: t.Ranks, Topic: t.Topic, Role: t.Role, Model: t.Model, Credentials: t.Credentials,
 	}
 	if t.EventsPort > 0 {
 		s.Events = "tcp://" + at(t.EventsPort)

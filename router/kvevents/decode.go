@@ -13,6 +13,7 @@ const (
 	maxBlocksPerEvent  = 1 << 17
 	maxHashBytes       = 64
 	maxBlockSizeTokens = 1 << 16
+	maxRank            = 1 << 20
 	maxInterned        = 256 // distinct short strings remembered
 	maxInternedBytes   = 256 // longest of them
 )
@@ -168,7 +169,7 @@ func (d *Decoder) readRank(c *cursor) error {
 	if err != nil {
 		return err
 	}
-	if negative || v > 1<<20 {
+	if negative || v > maxRank {
 		return errors.New("data-parallel rank out of range")
 	}
 	d.batch.Rank = int(v)

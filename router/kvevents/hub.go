@@ -11,13 +11,14 @@ import (
 )
 
 // Hub receives from engines that dial us and hands each message to the stream
-// its topic names: "kv@<host[:port]>@<model>". Unknown topics are dropped and
-// counted.
+// its topic names: "kv@<host[:port]>@<model>". Of several data-parallel ranks
+// under one name the batch itself says whose it is. Unknown topics and ranks
+// are dropped and counted.
 type Hub struct {
 	sub *zmtp.Sub
 
 	mu      sync.Mutex
-	streams map[string]*Subscriber
+	streams map[string]map[int]*Subscriber // by name and rank
 	unknown uint64
 }
 
@@ -27,28 +28,33 @@ func ListenHub(addr string, opt zmtp.Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for engines: %w", err)
 	}
-	return &Hub{sub: sub, streams: make(map[string]*Subscriber)}, nil
+	return &Hub{sub: sub, streams: make(map[string]map[int]*Subscriber)}, nil
 }
 
 // Addr is the bound address.
 func (h *Hub) Addr() net.Addr { return h.sub.Addr() }
 
-// Register names the stream that messages with host in their topic belong to:
-// "10.0.0.7:8000" or "10.0.0.7". A name has one stream; the last one wins.
-func (h *Hub) Register(host string, s *Subscriber) {
+// Register names the stream that messages of a rank with host in their topic
+// belong to: "10.0.0.7:8000" or "10.0.0.7". The last one wins.
+func (h *Hub) Register(host string, rank int, s *Subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.streams[host] = s
+	if h.streams[host] == nil {
+		h.streams[host] = make(map[int]*Subscriber)
+	}
+	h.streams[host][rank] = s
 }
 
-// Unregister forgets a name.
-func (h *Hub) Unregister(host string) {
+// Unregister forgets a rank's name.
+func (h *Hub) Unregister(host string, rank int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.streams, host)
+	if delete(h.streams[host], rank); len(h.streams[host]) == 0 {
+		delete(h.streams, host)
+	}
 }
 
-// Unknown counts messages whose topic named no registered stream.
+// Unknown counts messages that named no registered stream.
 func (h *Hub) Unknown() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,22 +75,50 @@ func (h *Hub) Run(ctx context.Context) error {
 		if m.Kind != zmtp.Data || len(m.Frames) == 0 {
 			continue // a stream learns of a new connection by its first message
 		}
-		if s := h.route(string(m.Frames[0])); s != nil {
+		if s := h.route(m.Frames); s != nil {
 			s.Feed(m)
 		}
 	}
 }
 
-// route finds a topic's stream.
-func (h *Hub) route(topic string) *Subscriber {
-	host := TopicHost(topic)
+// route finds a message's stream.
+func (h *Hub) route(frames [][]byte) *Subscriber {
+	host := TopicHost(string(frames[0]))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.streams[host]
+	ranks := h.streams[host]
+	if len(ranks) == 1 {
+		for _, s := range ranks { // whatever number it gives itself
+			return s
+		}
+	}
+	var s *Subscriber
+	if len(ranks) > 1 {
+		s = ranks[rankOf(frames[len(frames)-1])]
+	}
 	if s == nil {
 		h.unknown++
 	}
 	return s
+}
+
+// rankOf reads the data-parallel rank of a batch without decoding it; -1 if
+// the batch does not say. A batch in the form of a map is not looked into.
+func rankOf(payload []byte) int {
+	c := &cursor{b: payload}
+	if n, err := c.array(); err != nil || n < 3 {
+		return -1
+	}
+	for range 2 {
+		if c.skip() != nil {
+			return -1
+		}
+	}
+	v, negative, err := c.integer()
+	if err != nil || negative || v > maxRank {
+		return -1
+	}
+	return int(v)
 }
 
 // TopicHost is the host part of a topic "kv@<host[:port]>@<model>"; a topic of

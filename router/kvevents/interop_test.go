@@ -172,7 +172,7 @@ func TestInteropHubReceivesFromLibzmqEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Register("127.0.0.1:8000", s)
+	h.Register("127.0.0.1:8000", 0, s)
 	runUntilEnd(t, h.Run)
 	runUntilEnd(t, s.Run)
 	e.do("emit", 5)

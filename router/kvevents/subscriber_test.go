@@ -374,7 +374,7 @@ func TestHubRoutesByTopic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Register("127.0.0.1:8000", s)
+	h.Register("127.0.0.1:8000", 0, s)
 	runUntilEnd(t, h.Run)
 	runUntilEnd(t, s.Run)
 	pub, err := zmtp.DialPub("tcp://"+h.Addr().String(), quickZMTP)
