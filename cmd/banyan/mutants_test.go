@@ -10,17 +10,28 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 )
 
 // mutant is one deliberate bug and the test that must notice it. The lists lie
 // beside the code as testdata/mutants*.txt; their heads describe the format:
 // blocks between lines of three dashes, the fields name, file (from the root,
 // or from the package's folder), test, old and new, the latter two indented by
-// one tab or four spaces.
+// one tab or four spaces. A list whose mutants lie in other packages than its
+// tests names their folder in a field package; args are for the test binary.
 type mutant struct {
 	name, file, test, old, new string
+	tested, args               string // package folder; flags behind -args
+	group                      string // folder of the list
+}
+
+// verdict is what became of a mutant: the test that killed it, or why none did.
+type verdict struct {
+	mutant
+	killer, alive string
 }
 
 func parseMutants(text string) ([]mutant, error) {
@@ -43,6 +54,10 @@ func parseMutants(text string) ([]mutant, error) {
 				m.file = strings.TrimSpace(value)
 			case name == "test":
 				m.test = strings.TrimSpace(value)
+			case name == "package":
+				m.tested = strings.TrimSpace(value)
+			case name == "args":
+				m.args = strings.TrimSpace(value)
 			case name == "old" || name == "new":
 				field = name
 			case field != "":
@@ -79,12 +94,14 @@ func mutantFiles(t *testing.T, root string) []string {
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*)|^(FAIL\s+\S+ \[build failed\])`)
 
 // TestMutants applies each mutant through a build overlay (the tree is not
-// touched) and expects its test to fail.
+// touched) and expects its test to fail. At its end it prints a table of all,
+// those that live first. A run of one group is TestMutants/FOLDER/.
 func TestMutants(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var all []verdict
 	for _, file := range mutantFiles(t, root) {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -94,27 +111,69 @@ func TestMutants(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
+		group, err := filepath.Rel(root, filepath.Dir(filepath.Dir(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, m := range list {
+			m.group = group
 			if !strings.Contains(m.file, "/") {
-				rel, err := filepath.Rel(root, filepath.Dir(filepath.Dir(file)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				m.file = filepath.Join(rel, m.file)
+				m.file = filepath.Join(group, m.file)
 			}
-			t.Run(filepath.Dir(m.file)+"/"+m.name, func(t *testing.T) { m.run(t, root) })
+			if m.tested == "" {
+				m.tested = filepath.Dir(m.file)
+			}
+			t.Run(group+"/"+m.name, func(t *testing.T) { all = append(all, m.run(t, root)) })
 		}
 	}
+	tellMutants(all)
 }
 
-func (m mutant) run(t *testing.T, root string) {
+// tellMutants prints what became of each mutant.
+func tellMutants(all []verdict) {
+	alive := 0
+	for _, v := range all {
+		if v.alive != "" {
+			alive++
+		}
+	}
+	slices.SortStableFunc(all, func(a, b verdict) int { return len(b.alive) - len(a.alive) })
+	fmt.Printf("\n%d mutants, %d alive\n", len(all), alive)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "group\tmutant\tfile\tkilled by")
+	for _, v := range all {
+		by := v.killer
+		if v.alive != "" {
+			by = "ALIVE: " + v.alive
+		} else if v.args != "" {
+			by += " (" + v.args + ")"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.group, v.name, v.file, by)
+	}
+	_ = w.Flush()
+}
+
+// run tests the mutant.
+func (m mutant) run(t *testing.T, root string) verdict {
+	killer, alive := m.fate(t, root)
+	if alive != "" {
+		first, _, _ := strings.Cut(alive, "\n")
+		t.Error(alive)
+		return verdict{mutant: m, alive: first}
+	}
+	t.Logf("killed by %s", killer)
+	return verdict{mutant: m, killer: killer}
+}
+
+// fate names the test that fails under the mutant, or says why none does.
+func (m mutant) fate(t *testing.T, root string) (killer, alive string) {
 	path := filepath.Join(root, m.file)
 	source, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		return "", err.Error()
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
-		t.Fatalf("the old text occurs %d times in %s", n, m.file)
+		return "", fmt.Sprintf("its text occurs %d times in %s", n, m.file)
 	}
 	dir := t.TempDir()
 	changed := filepath.Join(dir, "mutant.go")
@@ -129,24 +188,26 @@ func (m mutant) run(t *testing.T, root string) {
 	if err := os.WriteFile(overlayPath, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-overlay", overlayPath, "-count", "1", "-timeout", "120s", "-run", m.test, "./"+filepath.Dir(m.file))
+	args := []string{"test", "-overlay", overlayPath, "-vet=off", "-failfast", "-count", "1", "-timeout", "120s", "-run", m.test, "./" + m.tested}
+	if m.args != "" {
+		args = append(append(args, "-args"), strings.Fields(m.args)...)
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
-	failures := filepath.Join(root, filepath.Dir(m.file), "testdata", "rapid")
+	failures := filepath.Join(root, m.tested, "testdata", "rapid")
 	if _, err := os.Stat(failures); os.IsNotExist(err) {
 		defer os.RemoveAll(failures) // what rapid keeps of a failing draw is of the mutant
 	}
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		t.Errorf("survived: %s passes", m.test)
-		return
+		return "", m.test + " passes"
 	}
-	found := failedTest.FindStringSubmatch(string(out))
-	switch {
+	switch found := failedTest.FindStringSubmatch(string(out)); {
 	case found == nil:
-		t.Errorf("no test failed, but go test did:\n%s", out)
+		return "", "no test failed, but go test did:\n" + string(out)
 	case found[3] != "":
-		t.Errorf("the mutant does not build:\n%s", out)
+		return "", "it does not build:\n" + string(out)
 	default:
-		t.Logf("killed by %s%s", found[1], found[2])
+		return found[1] + found[2], ""
 	}
 }
