@@ -34,24 +34,26 @@ type FaultConfig struct {
 
 // FaultReport is what came of a run.
 type FaultReport struct {
-	Seed        uint64      `json:"seed"`
-	Peers       int         `json:"peers"` // alive at the end
-	Replicas    int         `json:"replicas"`
-	Batches     int         `json:"batches"`
-	Faults      int         `json:"faults"`
-	Checks      int         `json:"checks"` // states held against the oracle
-	Snapshots   uint64      `json:"snapshots"`
-	Lost        int         `json:"lost_batches"` // declared lost and not healed, at the end
-	Restarts    int         `json:"engine_restarts"`
-	Quarantined int         `json:"quarantined"`
-	Mixed       int         `json:"mixed_epochs"` // restarts nobody could have noticed, see noteEpoch
-	GossipBytes uint64      `json:"gossip_bytes"`
-	Converged   bool        `json:"converged"`
-	ConvergedMs int64       `json:"converged_ms"` // from the end of the faults until all peers were equal
-	Violations  []Violation `json:"violations"`
-	TraceHash   string      `json:"trace_hash"`
-	Schedule    string      `json:"schedule"` // a faults file
-	Tail        []string    `json:"-"`        // the last lines of the trace
+	Seed        uint64         `json:"seed"`
+	Peers       int            `json:"peers"` // alive at the end
+	Replicas    int            `json:"replicas"`
+	Batches     int            `json:"batches"`
+	Faults      int            `json:"faults"`
+	Injected    map[string]int `json:"injected"` // faults that came about, by verb
+	Checks      int            `json:"checks"`   // states held against the oracle
+	Snapshots   uint64         `json:"snapshots"`
+	Lost        int            `json:"lost_batches"` // declared lost and not healed, at the end
+	Restarts    int            `json:"engine_restarts"`
+	Quarantined int            `json:"quarantined"`
+	Mixed       int            `json:"mixed_epochs"` // restarts nobody could have noticed, see noteEpoch
+	GossipBytes uint64         `json:"gossip_bytes"`
+	Converged   bool           `json:"converged"`
+	ConvergedMs int64          `json:"converged_ms"` // from the end of the faults until all peers were equal
+	Properties  []Held         `json:"properties"`
+	Violations  []Violation    `json:"violations"`
+	TraceHash   string         `json:"trace_hash"`
+	Schedule    string         `json:"schedule"` // a faults file
+	Tail        []string       `json:"-"`        // the last lines of the trace
 }
 
 // OK reports whether every property held.
@@ -137,16 +139,19 @@ type faultRun struct {
 	skews      map[int]int64
 	births     int
 	restarts   int
-	checks     int
-	healed     bool // the faulty time is over
+	checks     map[string]int // by property
+	broken     map[string]int
+	injected   map[string]int // faults, by verb
+	healed     bool           // the faulty time is over
 	view       realindex.View
 	log        faultTrace
 	undo       []func() // of faults in force
+	severed    []Fault  // links that never come back
 	violations []Violation
 }
 
 func newFaultRun(cfg FaultConfig) *faultRun {
-	r := &faultRun{agenda: &agenda{now: faultStart}, cfg: cfg, skews: map[int]int64{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3e5))}
+	r := &faultRun{agenda: &agenda{now: faultStart}, cfg: cfg, skews: map[int]int64{}, checks: map[string]int{}, broken: map[string]int{}, injected: map[string]int{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3e5))}
 	r.log = faultTrace{hash: fnv.New64a(), tell: cfg.Trace}
 	r.net = newNetwork(r.agenda, &cfg, cfg.Seed)
 	r.library = newLibrary(rand.New(rand.NewPCG(cfg.Seed, 0x11b)))
@@ -167,24 +172,10 @@ func newFaultRun(cfg FaultConfig) *faultRun {
 }
 
 // RunFaults plays a schedule against a mesh of real cores, indexes and event
-// trackers. After every batch of an engine, of every peer's state (names and
-// numbers are those of REPLICATION.md, section 6):
-//
-//	Oracle (2)          the base is the fold of the known slots
-//	NoResurrection (5)  nothing is shown that a known slot removed
-//	NoPhantom (6)       nothing is shown that no known slot stored
-//	GapSafety (7)       slots past a hole count at once
-//	EpochFence (8)      epochs never fall and never name two processes
-//	Bounded (14)        staged, unacknowledged and missing stay within limits
-//	NoLocalDelete (22)  nothing a known slot stored is missing without a removal
-//
-// Then everything heals, and within the bound:
-//
-//	StrongEventualConsistency, ConvergenceBound (10, 11)
-//	                    contexts, sums, matches, loads and intents are equal
-//	EqualsTruth (12)    and equal the engines' caches, if no batch was lost
-//	NoEcho (15)         and nobody says anything more of slots
-//	HastyLoss (21)      and nothing is given up that a live peer has
+// trackers. Every batch of an engine and every look of membership is followed by
+// checks of what must hold at any moment. Then everything heals, and within the
+// bound the mesh must be equal, true and at rest. Properties lists all that is
+// checked.
 func RunFaults(cfg FaultConfig) (FaultReport, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -210,12 +201,17 @@ func (r *faultRun) close() {
 // report sums a run up.
 func (r *faultRun) report(took int64, ok bool) FaultReport {
 	out := FaultReport{
-		Seed: r.cfg.Seed, Replicas: len(r.engines), Faults: len(r.cfg.Faults), Checks: r.checks, Restarts: r.restarts,
-		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Violations: append([]Violation{}, r.violations...),
+		Seed: r.cfg.Seed, Replicas: len(r.engines), Faults: len(r.cfg.Faults), Checks: r.checks["Oracle"], Restarts: r.restarts,
+		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Properties: r.held(), Violations: append([]Violation{}, r.violations...),
+		Injected:  r.injected,
 		TraceHash: fmt.Sprintf("%016x", r.log.hash.Sum64()), Schedule: FaultsText(r.cfg.Faults), Tail: r.log.lines(),
 	}
 	for _, e := range r.engines {
-		out.Mixed += len(e.mixed)
+		for epoch := range e.said {
+			if e.mixed(epoch) {
+				out.Mixed++
+			}
+		}
 		for _, log := range e.logs {
 			out.Batches += len(log)
 		}

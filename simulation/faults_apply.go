@@ -8,6 +8,7 @@ func (r *faultRun) begin(f Fault) {
 		return
 	}
 	r.trace("----", "%s", f)
+	r.injected[f.Verb]++
 	if undo := r.apply(f); undo != nil && f.For > 0 {
 		over := false
 		end := func() {
@@ -38,6 +39,9 @@ func (r *faultRun) apply(f Fault) (undo func()) {
 	switch f.Verb {
 	case "cut":
 		return r.cutFault(f, slot, other)
+	case "sever":
+		r.severed = append(r.severed, f)
+		r.cutFault(f, slot, other)
 	case "break":
 		r.net.breakPipes(func(x, y *faultPeer) bool { return x.slot == slot && y.slot == other })
 	case "slow":
@@ -81,16 +85,36 @@ func (r *faultRun) cutFault(f Fault, slot, other int) func() {
 			}
 		}
 	}
-	r.net.cut(slot, other, 1)
+	r.cutPeers(f, 1)
+	return func() { r.cutPeers(f, -1) }
+}
+
+func (r *faultRun) cutPeers(f Fault, by int) {
+	r.net.cut(peerSlot(f.Peer), peerSlot(f.Other), by)
 	if !f.OneWay {
-		r.net.cut(other, slot, 1)
+		r.net.cut(peerSlot(f.Other), peerSlot(f.Peer), by)
 	}
-	return func() {
-		r.net.cut(slot, other, -1)
-		if !f.OneWay {
-			r.net.cut(other, slot, -1)
+}
+
+// mend takes severed links back unless those that stay in the mesh are all at
+// most one other peer apart.
+func (r *faultRun) mend() {
+	if len(r.severed) == 0 {
+		return
+	}
+	apart := false
+	for _, x := range r.live() {
+		for _, y := range r.live() {
+			apart = apart || x != y && !x.draining && !y.draining && !r.reach(x, y)
 		}
 	}
+	if !apart {
+		return
+	}
+	for _, f := range r.severed {
+		r.cutPeers(f, -1)
+	}
+	r.severed = nil
 }
 
 func (r *faultRun) stall(p *faultPeer) func() {

@@ -71,10 +71,10 @@ type faultEngine struct {
 	lastTS   int64
 	dropped  float64
 	repeated float64
-	replay   int             // batches that its replay still has
-	cutOff   map[int]int     // slots of peers that cannot hear it
-	epochs   map[uint64]int  // -> life
-	mixed    map[uint64]bool // epochs under which slots of two lives came
+	replay   int                 // batches that its replay still has
+	cutOff   map[int]int         // slots of peers that cannot hear it
+	said     map[uint64]*account // what owners delivered, by epoch
+	known    []knowledge         // what peers knew when the faults ended
 }
 
 // engineBlocks is how many blocks an engine holds on the GPU.
@@ -84,7 +84,7 @@ func (r *faultRun) newEngine(i int) *faultEngine {
 	e := &faultEngine{
 		run: r, name: fmt.Sprintf("r%d", i), stream: crdt.NewStreamID(fmt.Sprintf("http://r%d:8000", i), 0), up: true,
 		mode: crdt.Mode(i % 2), rng: rand.New(rand.NewPCG(r.cfg.Seed, 0xe9<<16|uint64(i))),
-		cutOff: map[int]int{}, epochs: map[uint64]int{}, mixed: map[uint64]bool{},
+		cutOff: map[int]int{}, said: map[uint64]*account{},
 	}
 	e.replay = []int{0, 10, 150}[e.rng.IntN(3)]
 	e.begin()

@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/banyan-llm/banyan/gossip"
 )
@@ -12,9 +13,10 @@ const (
 	lastWordMs   = 7_000 // from the end of the faults to the engines' last batch
 	askedEveryMs = 50
 	quietMs      = 6_000
+	guessesMs    = 600_000 // the longest that a prediction lives
 )
 
-// heal ends all faults. Engines say one thing more, so that what was missed at
+// heal ends all faults but severed links. Engines say one thing more, so that what was missed at
 // the very end shows as a hole, and then nothing.
 func (r *faultRun) heal() {
 	r.healed = true
@@ -23,6 +25,8 @@ func (r *faultRun) heal() {
 		undo()
 	}
 	r.undo = nil
+	r.mend()
+	r.rememberKnown()
 	for _, e := range r.engines {
 		e.calm, e.dropped, e.repeated = true, 0, 0
 		r.after(3_500, func() { e.up = true })
@@ -64,6 +68,7 @@ func (r *faultRun) converge() (tookMs int64, ok bool) {
 		switch late := r.now-from > r.cfg.Bound.Milliseconds(); {
 		case late:
 			r.violate("ConvergenceBound", nil, "%v after the engines' last word: %s", r.cfg.Bound, why)
+			r.blame()
 			return r.now - healed, false
 		case why == "":
 			r.trace("----", "converged")
@@ -72,10 +77,29 @@ func (r *faultRun) converge() (tookMs int64, ok bool) {
 	}
 }
 
+// blame names all that did not come in time by the properties it belongs to.
+func (r *faultRun) blame() {
+	for _, p := range r.live() {
+		if why := r.apart(p); why != "" {
+			r.violate("HealAfterReap", p, "%s", why)
+		}
+		if why := r.wrongLoads(p); why != "" {
+			r.violate("Cleanup", p, "%s", why)
+		}
+		if why := r.unequal(r.live()[0], p); why != "" {
+			r.violate("StrongEventualConsistency", p, "%s", why)
+			if len(r.severed) > 0 {
+				r.violate("NonTransitiveLink", p, "with %v severed: %s", r.severed, why)
+			}
+		}
+	}
+}
+
 // difference names the first thing in which a live peer differs from another
 // or from the truth; "" if there is none (properties 10 and 13).
 func (r *faultRun) difference() string {
 	live := r.live()
+	r.checked("StrongEventualConsistency", "Cleanup")
 	for _, p := range live {
 		if n := p.core.Stats().Divergent; n > 0 {
 			return fmt.Sprintf("%s holds %d streams for divergent", p.name, n)
@@ -90,24 +114,36 @@ func (r *faultRun) difference() string {
 	return ""
 }
 
-// untold names a stream whose engine said more than the mesh knows.
-func (r *faultRun) untold() string {
-	p := r.live()[0]
-	for _, e := range r.engines {
-		d, _ := p.index.Digest(e.stream)
-		top := max(d.Context.Floor, topOf(d.Context.Above))
-		if life := e.epochs[d.Context.Epoch]; !r.excused(p, e) && (life != e.life || top != uint64(len(e.log()))) {
-			return fmt.Sprintf("%s: process %d is at slot %d, %s knows process %d to slot %d", e.name, e.life, len(e.log()), p.name, life, top)
+// apart names a live peer that this one has no connection to, though nothing
+// is in the way (property 24).
+func (r *faultRun) apart(p *faultPeer) string {
+	infos := p.core.Peers()
+	for _, q := range r.live() {
+		if q == p || !r.net.both(p.slot, q.slot) {
+			continue
+		}
+		i := slices.IndexFunc(infos, func(i gossip.PeerInfo) bool { return i.ID == q.id })
+		if i < 0 || !infos[i].Member || infos[i].Connected != [gossip.Classes]bool{true, true} {
+			return fmt.Sprintf("%s and %s are not connected", p.name, q.name)
 		}
 	}
 	return ""
 }
 
-// excused reports whether the mesh cannot know better of an engine: it is in
-// quarantine, or its restart could not be noticed.
-func (r *faultRun) excused(p *faultPeer, e *faultEngine) bool {
-	d, _ := p.index.Digest(e.stream)
-	return p.index.Quarantined(e.stream) || e.mixed[d.Context.Epoch]
+// untold names a stream whose engine said more than the mesh knows.
+func (r *faultRun) untold() string {
+	p := r.live()[0]
+	for _, e := range r.engines {
+		d, _ := p.index.Digest(e.stream)
+		top, lives := max(d.Context.Floor, topOf(d.Context.Above)), []int(nil)
+		if a := e.said[d.Context.Epoch]; a != nil {
+			lives = a.lives
+		}
+		if !p.index.Quarantined(e.stream) && (!slices.Contains(lives, e.life) || top != uint64(len(e.log()))) {
+			return fmt.Sprintf("%s: process %d is at slot %d, %s knows process %v to slot %d", e.name, e.life, len(e.log()), p.name, lives, top)
+		}
+	}
+	return ""
 }
 
 // notReady names a peer that does not think itself ready. One that took three
@@ -121,9 +157,8 @@ func (r *faultRun) notReady() string {
 	return ""
 }
 
-// unrest names a hole that is neither filled nor given up, or a pair of live
-// peers that is not connected or has something under way yet: a frame whose
-// acknowledgement was lost with its connection is sent again, once.
+// unrest names a hole that is neither filled nor given up, a pair of live peers
+// that is not connected, or slots that are not acknowledged yet.
 func (r *faultRun) unrest() string {
 	for _, p := range r.live() {
 		for _, e := range r.engines {
@@ -131,8 +166,11 @@ func (r *faultRun) unrest() string {
 				return fmt.Sprintf("%s misses %v of %s", p.name, h, e.name)
 			}
 		}
+		if why := r.apart(p); why != "" {
+			return why
+		}
 		for _, info := range p.core.Peers() {
-			if info.Connected != [gossip.Classes]bool{true, true} || info.Owed > 0 || info.AckAge > 0 {
+			if q := r.byID(info.ID); q != nil && r.net.both(p.slot, q.slot) && (info.Owed > 0 || info.AckAge > 0) {
 				return fmt.Sprintf("%s and %s are not at rest: %+v", p.name, info.Name, info)
 			}
 		}
@@ -188,26 +226,62 @@ func (r *faultRun) wrongLoads(p *faultPeer) string {
 // finish checks what must hold of a mesh at rest: it equals the engines, says
 // nothing more of slots, and stays so.
 func (r *faultRun) finish() {
+	r.checked("ConvergenceBound", "HealAfterReap", "HastyLoss")
+	if len(r.severed) > 0 {
+		r.checked("NonTransitiveLink")
+	}
 	for _, e := range r.engines {
 		r.check(e.stream)
 		r.equalsTruth(e)
 		r.noHastyLoss(e)
+		r.nothingLost(e)
 	}
-	slots := r.slotFrames()
+	before := r.slotFrames()
 	r.runUntil(r.now + quietMs)
-	if n := r.slotFrames() - slots; n != 0 {
-		r.violate("NoEcho", nil, "%d slots frames in %d ms at rest", n, quietMs)
+	r.checked("NoEcho")
+	if n := r.slotFrames() - before; n != 0 {
+		r.violate("NoEcho", nil, "%d frames that carry or ask for slots in %d ms at rest", n, quietMs)
 	}
 	if why := r.difference(); why != "" {
 		r.violate("StrongEventualConsistency", nil, "after convergence: %s", why)
 	}
+	for end := r.now + guessesMs; r.unequalGuesses() != ""; r.runUntil(r.now + quietMs) {
+		if r.now > end {
+			r.violate("StrongEventualConsistency", nil, "%d ms after the last prediction: %s", guessesMs, r.unequalGuesses())
+			return
+		}
+	}
 }
 
+// slotFrames counts frames that carry slots or ask for them.
 func (r *faultRun) slotFrames() (n uint64) {
 	for _, p := range r.live() {
-		n += p.core.Stats().Sent["slots"].Frames
+		sent := p.core.Stats().Sent
+		n += sent["slots"].Frames + sent["snapshot"].Frames + sent["want"].Frames
 	}
 	return n
+}
+
+// unequalGuesses compares what is predicted. What a peer rejected, because a
+// clock was ahead, comes with the sums of its bucket of 16 s.
+func (r *faultRun) unequalGuesses() string {
+	live := r.live()
+	for _, p := range live[1:] {
+		for _, e := range r.engines {
+			for i := range r.library.prompts {
+				if x, y := r.guessed(live[0], e, i), r.guessed(p, e, i); x != y {
+					return fmt.Sprintf("%s prompt %d: %s expects %d blocks, %s %d", e.name, i, live[0].name, x, p.name, y)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// guessed is the predicted part of a match.
+func (r *faultRun) guessed(p *faultPeer, e *faultEngine, prompt int) int {
+	p.index.Match(r.library.prompts[prompt].keys, &r.view)
+	return r.view.Depth(p.index.Ref(e.stream)).Predicted
 }
 
 // equalsTruth compares the mesh with an engine's cache: exactly, if every slot
@@ -216,12 +290,13 @@ func (r *faultRun) equalsTruth(e *faultEngine) {
 	p := r.live()[0]
 	d, _ := p.index.Digest(e.stream)
 	c := &d.Context
-	if r.excused(p, e) {
+	if p.index.Quarantined(e.stream) || e.mixed(c.Epoch) {
 		return
 	}
 	if len(c.Voids) > 0 || c.Anchor != 1 {
 		return // a batch was lost: its removals may be among what is shown
 	}
+	r.checked("EqualsTruth")
 	if d.Base.Count != uint64(len(e.held)) {
 		r.violate("EqualsTruth", p, "%s: %d facts, the engine holds %d blocks", e.name, d.Base.Count, len(e.held))
 	}

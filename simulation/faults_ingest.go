@@ -27,6 +27,7 @@ type follower struct {
 	lostAt int64 // since when this peer is no owner; 0: it is one
 	// refused is since when all it delivers is of an outranked epoch; 0: not.
 	refused int64
+	proofs  map[proof]bool // what it was told, see witness
 
 	up     bool
 	conn   int   // numbers connections; what an old one carries is gone
@@ -62,7 +63,7 @@ func (p *faultPeer) reconcile(now int64) {
 		f := p.follows[e.stream]
 		switch {
 		case f == nil && rank >= 0:
-			f = &follower{peer: p, engine: e, track: kvevents.NewTracker(e.replay > 0), first: rank == 0}
+			f = &follower{peer: p, engine: e, track: kvevents.NewTracker(e.replay > 0), first: rank == 0, proofs: map[proof]bool{}}
 			p.follows[e.stream] = f
 			f.connect()
 		case f == nil:
@@ -154,6 +155,12 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 	if k, ok := p.index.Prior(f.engine.stream); ok {
 		prior = kvevents.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS}
 	}
+	switch ev := ev.(type) {
+	case kvevents.Live:
+		f.witness(&ev.Slot, &prior)
+	case kvevents.Replayed:
+		f.witness(&ev.Slot, &prior)
+	}
 	out := f.track.Step(now, prior, ev)
 	if out.Minted {
 		p.run.trace(p.name, "mints epoch %d of %s at slot %d", out.Epoch, f.engine.name, out.Anchor)
@@ -187,6 +194,7 @@ func (f *follower) deliver(out *kvevents.Output, now int64) {
 		p.run.trace(p.name, "%d slots of %s not taken: stale %v, overflow %v", len(d.Slots), f.engine.name, res.Stale, res.Overflow)
 		return
 	}
+	p.ingests = true
 	p.step(gossip.Ingested{Stream: id, Epoch: out.Epoch, Slots: out.Deliver, ReceivedAt: now, First: f.first})
 }
 
@@ -286,6 +294,7 @@ func (p *faultPeer) lose(id crdt.StreamID, epoch uint64, spans []crdt.Span, now 
 		return
 	}
 	p.run.trace(p.name, "declares %v of %s lost", spans, id)
+	p.ingests = true
 	p.step(gossip.Ingested{Stream: id, Epoch: epoch, Lost: spans, ReceivedAt: now, First: true})
 }
 

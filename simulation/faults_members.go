@@ -15,6 +15,7 @@ type sight struct {
 	ready, draining bool
 	changing        int64 // since when what is seen differs from what was told; 0: it does not
 	suspectTo       int64 // taken for dead until then, wrongly
+	loaded          bool  // registers of it were held at the last look
 }
 
 // lookAround plays serf: a peer is alive for another if some path of at most
@@ -29,8 +30,57 @@ func (r *faultRun) lookAround() bool {
 				r.look(x, y)
 			}
 		}
+		r.checkRegisters(x)
+		r.noRelay(x)
 	}
 	return true
+}
+
+// noRelay checks that a peer which never ingested anything pushes no slots
+// (NoEcho): they would be others'.
+func (r *faultRun) noRelay(x *faultPeer) {
+	if x.ingests {
+		return
+	}
+	r.checked("NoEcho")
+	if n := x.core.Stats().Pushed; n > 0 {
+		r.violate("NoEcho", x, "pushed %d runs of slots and never ingested one", n)
+	}
+}
+
+// checkRegisters holds whose load a peer counts: registers are held of this
+// peer, of members and of those membership has not told of yet, of nobody else,
+// and they stay until a member goes (Cleanup; DrainOrder of peers that drain).
+func (r *faultRun) checkRegisters(x *faultPeer) {
+	held := map[crdt.PeerID]bool{}
+	for _, l := range x.state.AllLoads(nil) {
+		held[l.Peer] = true
+	}
+	r.checked("Cleanup")
+	for slot, s := range x.sees {
+		y := r.peers[slot]
+		loaded := s.up && held[s.id]
+		if s.up {
+			delete(held, s.id)
+		}
+		if y.id != s.id && y.alive {
+			delete(held, y.id)
+		}
+		if y.draining {
+			r.checked("DrainOrder")
+		}
+		switch {
+		case s.up && s.loaded && !loaded && y.id == s.id && y.draining:
+			r.violate("DrainOrder", x, "dropped the registers of %s, which drains and still runs %d requests", y.name, y.requests)
+		case s.up && s.loaded && !loaded && y.id == s.id:
+			r.violate("Cleanup", x, "dropped the registers of %s, a live member", y.name)
+		}
+		s.loaded = loaded
+	}
+	delete(held, x.id)
+	for id := range held {
+		r.violate("Cleanup", x, "holds registers of %v, which is dead to it", id)
+	}
 }
 
 func (r *faultRun) look(x, y *faultPeer) {
@@ -90,7 +140,7 @@ func (r *faultRun) reach(x, y *faultPeer) bool {
 		return true
 	}
 	for _, z := range r.peers {
-		if z.alive && !z.stalled && z != x && z != y && r.net.both(x.slot, z.slot) && r.net.both(z.slot, y.slot) {
+		if z.alive && !z.stalled && !(r.healed && z.draining) && z != x && z != y && r.net.both(x.slot, z.slot) && r.net.both(z.slot, y.slot) {
 			return true
 		}
 	}

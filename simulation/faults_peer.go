@@ -30,7 +30,8 @@ type faultPeer struct {
 	backlog  []func() // what came while stalled
 	ready    bool
 	reason   string
-	requests int // under way
+	requests int  // under way
+	ingests  bool // delivered events of an engine, ever
 
 	sees    map[int]*sight
 	follows map[crdt.StreamID]*follower

@@ -17,7 +17,7 @@ type Fault struct {
 	For    time.Duration // 0: to the end of the faulty time
 	Verb   string        // one of FaultVerbs
 	Peer   string        // a, b, … z, p26, …; the target where the verb wants a peer
-	Other  string        // the second one of cut, break and suspect; a replica may be cut off too
+	Other  string        // the second one of cut, sever, break and suspect; a replica may be cut off too
 	OneWay bool          // cut a>b
 	Target string        // r0, r1, … where the verb wants a replica
 	Factor float64       // slow: times; drop-events and repeat-events: share of batches
@@ -28,6 +28,7 @@ type Fault struct {
 //
 //	cut a b            nothing passes between two peers, or a peer and a replica
 //	cut a>b            nothing passes from a to b
+//	sever a b          as cut a b, but for ever, if others link the two (sever a>b too)
 //	break a b          their connections end once; what was on its way is lost
 //	slow a 10x         delays from and to a
 //	stall a            a stops and does nothing
@@ -42,7 +43,7 @@ type Fault struct {
 //	lose r0            an owner declares lost what is missing, asking nobody
 func FaultVerbs() []string {
 	return []string{
-		"cut", "break", "slow", "stall", "kill", "drain", "join", "suspect", "skew",
+		"cut", "sever", "break", "slow", "stall", "kill", "drain", "join", "suspect", "skew",
 		"restart", "drop-events", "repeat-events", "lose",
 	}
 }
@@ -119,7 +120,7 @@ func parseFault(words []string) (f Fault, err error) {
 // args reads what follows the verb.
 func (f *Fault) args(args []string) error {
 	switch f.Verb {
-	case "cut", "break", "suspect":
+	case "cut", "sever", "break", "suspect":
 		return f.pair(args)
 	case "join":
 		return count(args, 0, "join")
@@ -259,7 +260,7 @@ func (f Fault) String() string {
 	}
 	s += " " + f.Verb
 	switch f.Verb {
-	case "cut", "break", "suspect":
+	case "cut", "sever", "break", "suspect":
 		if f.OneWay {
 			return s + " " + f.Peer + ">" + f.Other
 		}

@@ -1,7 +1,11 @@
 package simulation
 
 import (
+	"bytes"
 	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -31,56 +35,84 @@ var played = sync.OnceValue(func() (out []FaultReport) {
 	return out
 })
 
-// holds fails for every violation of a property in a random run, with all that
-// is needed to play it again.
-func holds(t *testing.T, property string) {
-	t.Helper()
-	checks := 0
-	for _, rep := range played() {
-		checks += rep.Checks
-		for _, v := range rep.Violations {
-			if v.Property != property {
-				continue
+// TestProperties plays random schedules and holds every property against every
+// state, by name. A failure comes with the end of the trace and with all that is
+// needed to play it again.
+func TestProperties(t *testing.T) {
+	for _, p := range Properties() {
+		t.Run(p.Name, func(t *testing.T) {
+			checks := 0
+			for _, rep := range played() {
+				checks += rep.checks(p.Name)
+				tellViolation(t, &rep, func(v Violation) bool { return v.Property == p.Name })
 			}
-			cfg := seeded(rep.Seed)
-			t.Errorf("%s\nagain: banyan sim --seed %d --peers %d --replicas %d --duration %v --faults FILE, FILE being\n%s\n%s",
-				v, rep.Seed, cfg.Peers, cfg.Replicas, cfg.Duration, rep.Schedule, strings.Join(rep.Tail[max(0, len(rep.Tail)-40):], "\n"))
-			break
+			if checks == 0 && *faultSeeds >= 10 {
+				t.Error("was never looked at")
+			}
+			t.Logf("looked at %d times", checks)
+		})
+	}
+	t.Run("Others", func(t *testing.T) {
+		known := map[string]bool{}
+		for _, p := range Properties() {
+			known[p.Name] = true
 		}
-	}
-	if checks < 100**faultSeeds {
-		t.Errorf("only %d states were checked", checks)
-	}
+		for _, rep := range played() {
+			tellViolation(t, &rep, func(v Violation) bool { return !known[v.Property] })
+		}
+	})
 }
 
-// Safety: held after every batch, while things go wrong.
-
-func TestOracle(t *testing.T)         { holds(t, "Oracle") }         // property 2
-func TestNoResurrection(t *testing.T) { holds(t, "NoResurrection") } // property 5
-func TestNoPhantom(t *testing.T)      { holds(t, "NoPhantom") }      // property 6
-func TestGapSafety(t *testing.T)      { holds(t, "GapSafety") }      // property 7
-func TestEpochFence(t *testing.T)     { holds(t, "EpochFence") }     // property 8
-func TestBounded(t *testing.T)        { holds(t, "Bounded") }        // property 14
-func TestNoLocalDelete(t *testing.T)  { holds(t, "NoLocalDelete") }  // property 22
-
-// Liveness: held after everything healed.
-
-func TestStrongEventualConsistency(t *testing.T) { holds(t, "StrongEventualConsistency") } // property 10
-func TestConvergenceBound(t *testing.T)          { holds(t, "ConvergenceBound") }          // property 11
-func TestEqualsTruth(t *testing.T)               { holds(t, "EqualsTruth") }               // property 12
-func TestNoEcho(t *testing.T)                    { holds(t, "NoEcho") }                    // property 15
-func TestHastyLossHeals(t *testing.T)            { holds(t, "HastyLoss") }                 // property 21
-func TestOnlyKnownProperties(t *testing.T) {
-	known := []string{
-		"Oracle", "NoResurrection", "NoPhantom", "GapSafety", "EpochFence", "Bounded", "NoLocalDelete",
-		"StrongEventualConsistency", "ConvergenceBound", "EqualsTruth", "NoEcho", "HastyLoss",
-	}
-	for _, rep := range played() {
-		for _, v := range rep.Violations {
-			if !slices.Contains(known, v.Property) {
-				t.Errorf("seed %d: %s", rep.Seed, v)
-			}
+func (r *FaultReport) checks(property string) int {
+	for _, h := range r.Properties {
+		if h.Property == property {
+			return h.Checks
 		}
+	}
+	return 0
+}
+
+// tellViolation fails for the first violation of a run that is meant.
+func tellViolation(t *testing.T, rep *FaultReport, meant func(Violation) bool) {
+	t.Helper()
+	i := slices.IndexFunc(rep.Violations, meant)
+	if i < 0 {
+		return
+	}
+	cfg := seeded(rep.Seed)
+	t.Errorf("seed %d: %s\nagain: banyan sim --faults random --seed %d --peers %d --replicas %d --duration %v\n%s\n%s",
+		rep.Seed, rep.Violations[i], rep.Seed, cfg.Peers, cfg.Replicas, cfg.Duration, rep.Schedule, strings.Join(rep.Tail[max(0, len(rep.Tail)-40):], "\n"))
+}
+
+// Schedules that once failed, each with the reason in its head, hold for good.
+func TestSchedulesThatOnceFailed(t *testing.T) {
+	files, err := filepath.Glob("testdata/schedules/*.faults")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d schedules: %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var cfg FaultConfig
+			var span string
+			if _, err := fmt.Sscanf(string(text), "# seed=%d peers=%d replicas=%d duration=%s", &cfg.Seed, &cfg.Peers, &cfg.Replicas, &span); err != nil {
+				t.Fatalf("its head: %v", err)
+			}
+			if cfg.Duration, err = time.ParseDuration(span); err != nil {
+				t.Fatal(err)
+			}
+			if cfg.Faults, err = ParseFaults(bytes.NewReader(text)); err != nil {
+				t.Fatal(err)
+			}
+			rep, err := RunFaults(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tellViolation(t, &rep, func(Violation) bool { return true })
+		})
 	}
 }
 
@@ -98,6 +130,11 @@ func TestRandomFaultsReachTheCorners(t *testing.T) {
 					verbs[verb] = true
 				}
 			}
+		}
+	}
+	for _, p := range played() {
+		if p.Checks < 100 {
+			t.Errorf("seed %d: only %d states were checked", p.Seed, p.Checks)
 		}
 	}
 	if *faultSeeds >= 10 && (snapshots < 10 || restarts < 3 || len(verbs) < 10) {

@@ -108,7 +108,7 @@ func (f *faultPlay) read() error {
 	return nil
 }
 
-// writeFaults prints the schedule and what came of it.
+// writeFaults prints the schedule, what of it came about, and what came of it.
 func writeFaults(w io.Writer, r *simulation.FaultReport) error {
 	fmt.Fprintf(w, "faults\n")
 	for line := range strings.Lines(r.Schedule) {
@@ -118,9 +118,9 @@ func writeFaults(w io.Writer, r *simulation.FaultReport) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("seed", "%d", r.Seed)
+	row("injected", "%s", injected(r))
 	row("peers, replicas", "%d at the end, %d", r.Peers, r.Replicas)
 	row("engine batches", "%d, %d lost for good, %d restarts, %d of them unnoticeable", r.Batches, r.Lost, r.Restarts, r.Mixed)
-	row("states checked", "%d", r.Checks)
 	row("snapshots", "%d", r.Snapshots)
 	row("gossip", "%.1f MB", float64(r.GossipBytes)/1e6)
 	if r.Converged {
@@ -132,6 +132,9 @@ func writeFaults(w io.Writer, r *simulation.FaultReport) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if err := writeProperties(w, r); err != nil {
+		return err
+	}
 	for _, v := range r.Violations {
 		fmt.Fprintf(w, "FAILED %s\n", v)
 	}
@@ -139,6 +142,42 @@ func writeFaults(w io.Writer, r *simulation.FaultReport) error {
 		fmt.Fprintln(w, "every property held")
 	}
 	return nil
+}
+
+// injected counts the faults that came about, by kind.
+func injected(r *simulation.FaultReport) string {
+	var out []string
+	for _, verb := range simulation.FaultVerbs() {
+		if n := r.Injected[verb]; n > 0 {
+			out = append(out, fmt.Sprintf("%s %d", verb, n))
+		}
+	}
+	if len(out) == 0 {
+		return "nothing"
+	}
+	return strings.Join(out, ", ")
+}
+
+// writeProperties prints what was checked, how often, and whether it held.
+func writeProperties(w io.Writer, r *simulation.FaultReport) error {
+	says := map[string]string{}
+	for _, p := range simulation.Properties() {
+		says[p.Name] = p.Says
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "\n#\tproperty\tchecks\theld\t\n")
+	for _, h := range r.Properties {
+		held := "yes"
+		switch {
+		case h.Violations > 0:
+			held = fmt.Sprintf("%d times not", h.Violations)
+		case h.Checks == 0:
+			held = "-"
+		}
+		fmt.Fprintf(t, "%d\t%s\t%d\t%s\t%s\n", h.Number, h.Property, h.Checks, held, says[h.Property])
+	}
+	fmt.Fprintln(t)
+	return t.Flush()
 }
 
 // tellEnd prints the end of the trace and how to see it all again.
