@@ -15,13 +15,22 @@ func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 	for range (int(d/time.Second) + 1) * (1 + g.rng.IntN(3)) {
 		out = append(out, g.draw())
 	}
-	if more := rand.New(rand.NewPCG(seed, 0x5e7e8)); peers >= 4 && more.IntN(3) == 0 {
-		s := &faultDraw{rng: more, peers: peers, span: d}
-		f := Fault{At: s.within(d), Verb: "sever", Peer: s.peer(), OneWay: more.IntN(2) == 0}
-		f.Other = s.other(f.Peer)
+	out = append(out, forGood(rand.New(rand.NewPCG(seed, 0x5e7e8)), peers, d)...)
+	slices.SortStableFunc(out, func(a, b Fault) int { return int(a.At - b.At) })
+	return out
+}
+
+// forGood draws what is never healed: a peer that drains, a severed link.
+func forGood(rng *rand.Rand, peers int, d time.Duration) (out []Fault) {
+	g := &faultDraw{rng: rng, peers: peers, span: d}
+	if peers >= 4 && rng.IntN(3) == 0 {
+		f := Fault{At: g.within(d), Verb: "sever", Peer: g.peer(), OneWay: rng.IntN(2) == 0}
+		f.Other = g.other(f.Peer)
 		out = append(out, f)
 	}
-	slices.SortStableFunc(out, func(a, b Fault) int { return int(a.At - b.At) })
+	if peers >= 3 && rng.IntN(3) == 0 {
+		out = append(out, Fault{At: g.within(d), Verb: "drain", Peer: g.peer()})
+	}
 	return out
 }
 
