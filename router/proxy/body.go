@@ -18,10 +18,12 @@ func (x *exchange) readBody() *openai.Error {
 	if fail != nil {
 		return fail
 	}
+	x.size = len(raw)
 	if fail := x.parse(raw); fail != nil {
 		return fail
 	}
 	call := x.call
+	call.Client, _ = x.r.Context().Value(clientKey{}).(string)
 	if x.cfg.TenantHeader != "" {
 		call.Tenant = x.r.Header.Get(x.cfg.TenantHeader)
 		isolate(call)
@@ -44,6 +46,10 @@ func (x *exchange) slurp() ([]byte, *openai.Error) {
 	}
 	if x.r.Body == nil || x.r.Body == http.NoBody {
 		return []byte{}, nil
+	}
+	defer x.reading.Add(-1)
+	if x.reading.Add(1) > int64(x.limits.Concurrency) {
+		return nil, x.refuseUpload(errNoMemory)
 	}
 	_ = x.rc.SetReadDeadline(time.Now().Add(x.limits.BodyTimeout))
 	body, err := x.readUpTo(limit, length)

@@ -14,6 +14,9 @@ var (
 	ErrNoReplica    = errors.New("no replica can take the request") // 503 and Retry-After
 	ErrUnknownModel = errors.New("the model does not exist")        // 404
 	ErrDraining     = errors.New("this peer is shutting down")      // 503 and Retry-After
+	// ErrSaturated makes the call wait until Config.Room says that there is
+	// room, or for 429: every replica that could take it is full.
+	ErrSaturated = errors.New("every replica that serves the model is full")
 )
 
 // Config wires a Handler. Pick is required; other nil funcs are not called.
@@ -37,6 +40,12 @@ type Config struct {
 	Attempt func(call *Call, target *Target, req *http.Request) (*http.Response, error)
 	// Models lists what /v1/models answers. Nil: nothing.
 	Models func() []Model
+	// Room tells how many more requests the replicas of a model take now; for
+	// a model nobody serves any number. Nil: any number.
+	Room func(model string) int
+	// Waited is called for every request that could not be dispatched at once,
+	// when its wait is over or was refused.
+	Waited func(how Outcome, waited time.Duration)
 	// Draining reports whether this peer is on its way out (I7).
 	Draining func() bool
 
@@ -51,6 +60,7 @@ type Config struct {
 
 	Transport http.RoundTripper // to replicas; nil: NewTransport()
 	Limits    Limits
+	Admission Admission
 
 	// TenantHeader names the request header whose value separates tenants'
 	// caches ("" for none): it becomes part of cache_salt.
@@ -72,8 +82,8 @@ type Limits struct {
 	BodyBytes    int64         // largest request body [32 MiB]
 	BodiesBytes  int64         // of all bodies held at one time; more get 429 [1 GiB]
 	BodyTimeout  time.Duration // for the client to send it [1m]
-	Concurrency  int           // requests in flight [4096]
-	Queue        int           // waiting beyond that; more get 429 [4096; negative: none]
+	Concurrency  int           // requests in flight, and bodies being read besides [4096]
+	Queue        int           // waiting for each model's replicas; more get 429 [4096; negative: none]
 	QueueTimeout time.Duration // longest wait in the queue, then 429 [30s]
 	FirstByte    time.Duration // a try's wait for the first byte of a streamed answer [5m]
 	Answer       time.Duration // the same for whole answers, which come when generated [30m]
@@ -114,6 +124,7 @@ type Call struct {
 	Body    *openai.Request
 	Session string // X-Banyan-Session, else the body's user; "" for none
 	Tenant  string // value of TenantHeader
+	Client  string // whose key it carries, as WithClient says
 	Policy  string // the client's wish, if allowed
 	Start   time.Time
 

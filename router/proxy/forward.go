@@ -39,7 +39,7 @@ func (x *exchange) forward() {
 	x.budget.request(x.read)
 	var last *try
 	for {
-		target, err := x.cfg.Pick(x.r.Context(), x.call)
+		target, err := x.pick()
 		if err != nil {
 			x.giveUp(last, err)
 			return
@@ -105,7 +105,7 @@ func (x *exchange) giveUp(last *try, picked error) {
 func (x *exchange) try(target *Target) *try {
 	t := &try{target: target, start: time.Now()}
 	if x.call.Attempt == 0 && x.cfg.Overhead != nil {
-		x.cfg.Overhead(t.start.Sub(x.read))
+		x.cfg.Overhead(t.start.Sub(x.read) - x.waited)
 	}
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	t.cancel = cancel

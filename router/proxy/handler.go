@@ -11,17 +11,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/banyan-llm/banyan/router/admission"
 	"github.com/banyan-llm/banyan/router/openai"
 )
 
 // Handler is the public listener's API under /v1/ and /tokenize. Safe for
 // concurrent use.
 type Handler struct {
-	cfg    Config
-	limits atomic.Pointer[Limits]
-	gate   *gate
-	budget *budget
-	bodies *meter
+	cfg     Config
+	limits  atomic.Pointer[Limits]
+	gate    *gate
+	reading atomic.Int64 // bodies; Invariant: at most Limits.Concurrency
+	budget  *budget
+	bodies  *meter
 
 	buffers     sync.Pool // of *[bufferBytes]byte
 	disconnects atomic.Uint64
@@ -39,12 +41,15 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.RetryStatus == nil {
 		cfg.RetryStatus = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 	}
+	cfg.Admission.Classes = max(cfg.Admission.Classes, 1)
 	if cfg.MintID == nil {
 		cfg.MintID = mintID
 	}
 	h := &Handler{
-		cfg:    cfg,
-		gate:   newGate(cfg.Limits.Concurrency, cfg.Limits.Queue),
+		cfg: cfg,
+		gate: newGate(cfg.Limits.Concurrency, admission.Config{
+			Classes: cfg.Admission.Classes, Limit: max(cfg.Limits.Queue, 0), TenantLimit: cfg.Admission.TenantQueue,
+		}, cfg.Room),
 		budget: newBudget(cfg.Limits.RetryRatio, cfg.Limits.RetryMin),
 		bodies: &meter{most: cfg.Limits.BodiesBytes},
 	}
@@ -71,14 +76,24 @@ func mintID() string {
 type Stats struct {
 	InFlight    int
 	Queued      int
-	BodyBytes   int64  // of request bodies held
-	Disconnects uint64 // clients that left before their answer ended
+	Classes     []int         // Queued by priority class
+	Tenants     int           // that wait
+	Oldest      time.Duration // the longest wait so far of who waits
+	BodyBytes   int64         // of request bodies held
+	Disconnects uint64        // clients that left before their answer ended
 }
 
 // Stats returns the figures.
 func (h *Handler) Stats() Stats {
-	inFlight, queued := h.gate.load()
-	return Stats{InFlight: inFlight, Queued: queued, BodyBytes: h.bodies.used.Load(), Disconnects: h.disconnects.Load()}
+	l := h.gate.lineup()
+	s := Stats{
+		InFlight: int(h.gate.inFlight.Load()), Queued: int(h.gate.waiting.Load()), Classes: l.classes, Tenants: l.tenants,
+		BodyBytes: h.bodies.used.Load(), Disconnects: h.disconnects.Load(),
+	}
+	if !l.oldest.IsZero() {
+		s.Oldest = time.Since(l.oldest)
+	}
+	return s
 }
 
 // exchange is one request being answered.
@@ -91,9 +106,14 @@ type exchange struct {
 	call   *Call
 	read   time.Time // when the body was complete
 	held   int64     // bytes taken of bodies
+	size   int       // of the body, in bytes
+
+	turn   turn
+	placed bool          // it holds a place of gate
+	waited time.Duration // in line
 }
 
-// ServeHTTP answers one request: route, admit, read, try.
+// ServeHTTP answers one request: route, read, admit, try.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Handler: h, limits: h.limits.Load(), w: w, rc: http.NewResponseController(w), r: r}
 	x.call = &Call{ID: h.cfg.MintID(), Path: r.URL.Path, Start: time.Now()}
@@ -106,15 +126,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.serveModels()
 		return
 	}
-	release, err := h.gate.acquire(r.Context(), x.limits.QueueTimeout)
-	if err != nil {
-		x.refuseBusy(err)
-		return
-	}
-	defer release()
 	defer x.returnBody()
 	if fail := x.readBody(); fail != nil {
 		x.refuse(fail)
+		return
+	}
+	defer x.leavePlace()
+	if err := x.admit(); err != nil {
+		x.giveUp(nil, err)
 		return
 	}
 	x.forward()

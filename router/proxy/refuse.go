@@ -34,7 +34,9 @@ func (x *exchange) refuse(fail *openai.Error) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	if fail.Status == http.StatusTooManyRequests || fail.Status == http.StatusServiceUnavailable {
-		header.Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+		if header.Get("Retry-After") == "" {
+			header.Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+		}
 	}
 	x.lastHeader()
 	x.w.WriteHeader(fail.Status)
@@ -43,24 +45,18 @@ func (x *exchange) refuse(fail *openai.Error) {
 	}
 }
 
-// refuseBusy answers a request that got no place.
-func (x *exchange) refuseBusy(err error) {
-	if x.r.Context().Err() != nil {
-		x.left()
-		return
-	}
-	x.refuse(refusal(http.StatusTooManyRequests, "overloaded", err.Error()))
-}
-
 // left notes that the client went away before its answer.
 func (x *exchange) left() { x.disconnects.Add(1) }
 
 // refusePick answers what Pick said instead of a target.
 func (x *exchange) refusePick(err error) {
 	var own *openai.Error
+	var late *shed
 	switch {
 	case x.r.Context().Err() != nil:
 		x.left()
+	case errors.As(err, &late):
+		x.refuseShed(late)
 	case errors.As(err, &own):
 		x.refuse(own)
 	case errors.Is(err, ErrUnknownModel):
