@@ -17,7 +17,7 @@
 //
 //	A1  At most Limit wait, and at most TenantLimit of one tenant.
 //	A2  Of two tenants of one class that both wait, neither has been let in
-//	    for more than the other by more than the cost of two requests of each.
+//	    for more than the other by more than the cost of one request of each.
 //	A3  While a better class waits, at most one in reliefEvery goes to
 //	    another; and so many do, so that no class starves.
 //	A4  Within a tenant and class it is first come, first served.

@@ -36,8 +36,7 @@ type Waiter struct {
 // Waiting reports whether the waiter is in its queue.
 func (w *Waiter) Waiting() bool { return w.flow != nil }
 
-// reliefEvery is how often the waiter that came first goes before the best
-// class.
+// reliefEvery is how often another than the best class has its turn.
 const reliefEvery = 16
 
 // Queue holds waiters. Not safe for concurrent use.
@@ -79,8 +78,10 @@ func (q *Queue) Class(i int) int { return q.classes[i].waiting }
 // Oldest is when the waiter that came first came; zero if nobody waits.
 // O(tenants).
 func (q *Queue) Oldest() (at time.Time) {
-	if w := q.first(); w != nil {
-		at = w.Since
+	for i := range q.classes {
+		if w := q.classes[i].first(); w != nil && (at.IsZero() || w.Since.Before(at)) {
+			at = w.Since
+		}
 	}
 	return at
 }
@@ -174,29 +175,32 @@ func (q *Queue) Pop(now time.Time) *Waiter {
 	return nil
 }
 
-// next is who goes next. A3
+// next is who goes next: of the best class, or now and then of that among the
+// others where somebody waits longest. A3
 func (q *Queue) next() *Waiter {
-	if (q.pops+1)%reliefEvery == 0 {
-		return q.first()
-	}
+	var best *class
 	for i := range q.classes {
 		if c := &q.classes[i]; c.waiting > 0 {
-			return c.heap[0].first
+			best = c
+			break
 		}
 	}
-	panic("invariant: somebody waits")
+	if (q.pops+1)%reliefEvery == 0 && best.waiting < q.waiting {
+		best = q.longest(best)
+	}
+	return best.heap[0].first
 }
 
-// first is who came first of all.
-func (q *Queue) first() (first *Waiter) {
+// longest is the class whose first waiter came first, but for one.
+func (q *Queue) longest(except *class) (found *class) {
+	var first *Waiter
 	for i := range q.classes {
-		for _, f := range q.classes[i].heap {
-			if first == nil || f.first.order < first.order {
-				first = f.first
-			}
+		c := &q.classes[i]
+		if w := c.first(); c != except && w != nil && (first == nil || w.order < first.order) {
+			found, first = c, w
 		}
 	}
-	return first
+	return found
 }
 
 // Remove takes a waiter out, if it still waits.
@@ -331,6 +335,16 @@ func (c *class) forget() {
 			delete(c.flows, name)
 		}
 	}
+}
+
+// first is who came first; nil if nobody waits.
+func (c *class) first() (first *Waiter) {
+	for _, f := range c.heap {
+		if first == nil || f.first.order < first.order {
+			first = f.first
+		}
+	}
+	return first
 }
 
 func (c *class) biggest() *flow {
