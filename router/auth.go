@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/proxy"
 )
 
 // maxKeysBytes bounds the file of client keys.
@@ -119,7 +120,11 @@ func (k *clientKeys) name(key string) string {
 func (k *clientKeys) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || k.name(strings.TrimSpace(key)) == "" {
+		name := ""
+		if ok {
+			name = k.name(strings.TrimSpace(key))
+		}
+		if name == "" {
 			e := openai.Error{
 				Status: http.StatusUnauthorized, Type: "invalid_request_error", Code: "invalid_api_key",
 				Message: "no valid API key was given; send it as Authorization: Bearer KEY",
@@ -131,6 +136,6 @@ func (k *clientKeys) guard(next http.Handler) http.Handler {
 			return
 		}
 		r.Header.Del("Authorization")
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, proxy.WithClient(r, name))
 	})
 }

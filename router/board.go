@@ -151,15 +151,23 @@ func (b *board) ownRate(nowMs int64) float64 {
 }
 
 // dispatch counts a request in.
-func (b *board) dispatch(s *share, nowMs int64) {
+func (b *board) dispatch(s *share, nowMs int64) { b.dispatchBelow(s, nil, nowMs) }
+
+// dispatchBelow counts a request in unless its replica has become full since
+// it was looked at; nil: in any case.
+func (b *board) dispatchBelow(s *share, below *bar, nowMs int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if below != nil && b.roomLocked(s.id, *below, nowMs) <= 0 {
+		return false
+	}
 	b.joinLocked(s, nowMs)
 	b.meanS += (s.prefill - b.meanS) / 64
 	if gap := float64(nowMs-b.lastSent) / 1000; b.lastSent != 0 {
 		b.lambda = b.lambda*rateWindow/(rateWindow+gap) + 1/(rateWindow+gap)
 	}
 	b.lastSent = nowMs
+	return true
 }
 
 // join counts in the second replica of a request that dispatch has counted.

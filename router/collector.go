@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -20,7 +21,7 @@ type collector struct {
 	facts, bytes, predicted, quarantined        *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, clock, config, queue             *prometheus.Desc
-	discovery, advised                          *prometheus.Desc
+	discovery, advised, queueClass, queueOldest *prometheus.Desc
 }
 
 func newCollector(p *Peer) *collector {
@@ -46,6 +47,8 @@ func newCollector(p *Peer) *collector {
 		discovery:   d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
 		advised:     d("advised_prefill_per_decode", "Prefill replicas that go with one decode replica at the traffic of this peer; 0 until measured."),
 		queue:       d("queue_depth", "Requests waiting for admission."),
+		queueClass:  d("queue_class_depth", "Requests waiting for admission, by priority class.", "class"),
+		queueOldest: d("queue_oldest_seconds", "Wait so far of the request that waits longest."),
 	}
 }
 
@@ -78,7 +81,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ready, _ := p.Ready()
 	gauge(c.ready, oneIf(ready))
 	gauge(c.drained, oneIf(p.draining.Load()))
-	gauge(c.queue, float64(p.queued()))
+	waiting := p.waiting()
+	gauge(c.queue, float64(waiting.Queued))
+	gauge(c.queueOldest, waiting.Oldest.Seconds())
+	for class, n := range waiting.Classes {
+		gauge(c.queueClass, float64(n), strconv.Itoa(class))
+	}
 	gauge(c.config, float64(p.configHash()))
 	divergent, joined := 0, map[string]uint64{}
 	if s := p.coreStats.Load(); s != nil {

@@ -30,6 +30,7 @@ type Config struct {
 	Policy    string          `yaml:"policy" doc:"routing policy; see README for the list"`
 	Routing   policy.Config   `yaml:"routing"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Admission AdmissionConfig `yaml:"admission"`
 	Auth      AuthConfig      `yaml:"auth"`
 	Log       LogConfig       `yaml:"log"`
 }
@@ -134,7 +135,8 @@ func DefaultConfig() Config {
 			TTFT: 5 * time.Minute, Retries: 2, Tokenize: 250 * time.Millisecond,
 			RingBytes: 64 << 20, Predictions: 1 << 16,
 		},
-		Log: LogConfig{Level: "info"},
+		Admission: AdmissionConfig{Classes: 3, DefaultClass: 1},
+		Log:       LogConfig{Level: "info"},
 	}
 }
 
@@ -223,7 +225,7 @@ func (c *Config) Validate() error {
 			bad(fmt.Sprintf("discovery.dns[%d]", i), "%q is not a URL like http://name:8000", name)
 		}
 	}
-	errs = append(errs, fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
+	errs = append(errs, c.Admission.validate(), fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
 		c.Discovery.Kubernetes.Validate("discovery.kubernetes"))
 	return errors.Join(errs...)
 }

@@ -80,14 +80,17 @@ func (p *Peer) pickSplit(call *proxy.Call, s *scratch, pr *prompt, pol policy.Po
 			return nil, proxy.ErrNoReplica
 		}
 		c := &s.pools.Whole[split.Whole.Pos]
-		t := p.countIn(s.replicas[c.Index], c, pr, split.Whole, now)
+		t := p.countIn(s.replicas[c.Index], c, pr, split.Whole, p.barTo(call, now), now)
+		if t == nil {
+			return nil, proxy.ErrSaturated
+		}
 		t.policyName, t.reason = pol.Name(), split.Whole.Reason
 		p.metrics.decision.Observe(time.Since(now).Seconds())
 		p.record(s, s.pools.Whole, nil, &split.Whole, nil, t, pr.keys.Tokens)
 		return t.target(pol.Name(), split.Whole), nil
 	}
 	from, to := &s.pools.Prefill[split.Prefill.Pos], &s.pools.Decode[split.Decode.Pos]
-	first := p.countIn(s.replicas[from.Index], from, pr, split.Prefill, now)
+	first := p.countIn(s.replicas[from.Index], from, pr, split.Prefill, nil, now)
 	booked := split.Decode
 	booked.Prefill, booked.Matched = 0, pr.keys.Tokens
 	t := p.ticket(s.replicas[to.Index], to, pr, booked, now)

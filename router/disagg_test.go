@@ -21,6 +21,7 @@ import (
 type duo struct {
 	t     *testing.T
 	peer  *Peer
+	api   *proxy.Handler
 	front *httptest.Server
 
 	mu    sync.Mutex
@@ -60,7 +61,7 @@ func newDuo(t *testing.T, engine string, prefill, decode http.HandlerFunc, edit 
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.front = httptest.NewServer(api)
+	d.api, d.front = api, httptest.NewServer(api)
 	t.Cleanup(func() {
 		d.front.Close()
 		d.idle()

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
@@ -39,6 +40,8 @@ type metrics struct {
 	tokenized       *prometheus.CounterVec // mode, reason
 	splits          *prometheus.CounterVec // why
 	legs            *prometheus.CounterVec // outcome
+	waits           *prometheus.CounterVec // outcome
+	queueWait       prometheus.Histogram
 	reloadOK        prometheus.Gauge
 
 	total, failed atomic.Uint64 // requests, for the status page
@@ -120,6 +123,13 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 		reloadOK: f.NewGauge(prometheus.GaugeOpts{
 			Name: "banyan_config_last_reload_success", Help: "1 if the last configuration load succeeded.",
 		}),
+	}
+	m.queueWait = histogram("banyan_queue_wait_seconds", "Time in the queue, of requests that could not be dispatched at once.", latency)
+	m.waits = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "banyan_queue_total", Help: "Requests that could not be dispatched at once, by how their wait ended.",
+	}, []string{"outcome"})
+	for _, how := range proxy.Outcomes {
+		m.waits.WithLabelValues(string(how))
 	}
 	m.splits = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "banyan_split_decisions_total", Help: "Decisions between one replica and a prefill-decode pair, by why; remote and only are pairs.",

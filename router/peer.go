@@ -248,6 +248,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 	l := p.config().Limits
 	cfg := proxy.Config{
 		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
+		Room: p.room, Waited: p.waited, Admission: p.config().Admission.proxy(),
 		Transport: p.transport,
 		Models:    p.models, Draining: p.draining.Load,
 		Retried:      func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
@@ -287,10 +288,10 @@ func (p *Peer) models() []proxy.Model {
 // ended (R3).
 func (p *Peer) Run(ctx context.Context) error { return p.live(ctx) }
 
-// queued is the number of requests waiting for admission.
-func (p *Peer) queued() int {
+// waiting is who waits for admission.
+func (p *Peer) waiting() proxy.Stats {
 	if h := p.api.Load(); h != nil {
-		return h.Stats().Queued
+		return h.Stats()
 	}
-	return 0
+	return proxy.Stats{}
 }

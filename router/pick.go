@@ -90,6 +90,9 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 		s.cands, s.ids = append(s.cands, p.candidate(i, r, pr, begin)), append(s.ids, r.Stream)
 	}
 	p.board.fill(s.cands, s.ids, view.NowMs, view.AgeMs)
+	if err := p.roomy(s, call, begin); err != nil {
+		return nil, err
+	}
 	pol := p.policyFor(call)
 	req := policy.Request{Tokens: pr.keys.Tokens, Key: uint64(pr.keys.Deepest()), MaxNew: call.Body.MaxTokens}
 	if n := len(pr.keys.Keys); n > 0 {
@@ -109,7 +112,10 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	if d.Pos < 0 {
 		return nil, proxy.ErrNoReplica
 	}
-	t := p.countIn(s.replicas[s.cands[d.Pos].Index], &s.cands[d.Pos], pr, d, begin)
+	t := p.countIn(s.replicas[s.cands[d.Pos].Index], &s.cands[d.Pos], pr, d, p.barTo(call, begin), begin)
+	if t == nil {
+		return nil, proxy.ErrSaturated
+	}
 	t.policyName, t.reason = pol.Name(), d.Reason
 	p.metrics.decision.Observe(time.Since(begin).Seconds())
 	p.record(s, s.cands, s.scores, &d, nil, t, pr.keys.Tokens)
@@ -222,10 +228,13 @@ func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, now time.Time) pol
 	}
 }
 
-// countIn books the request at its replica and tells the mesh.
-func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
+// countIn books the request at its replica and tells the mesh. It returns nil
+// if the replica has become full.
+func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, below *bar, now time.Time) *ticket {
 	t := p.ticket(r, c, pr, d, now)
-	p.board.dispatch(&t.share, now.UnixMilli())
+	if !p.board.dispatchBelow(&t.share, below, now.UnixMilli()) {
+		return nil
+	}
 	p.announce(t, now)
 	return t
 }

@@ -35,7 +35,8 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	st := p.index.Stats()
 	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted), Suspect: uint64(st.Suspect)}
 	s.Requests = p.requestStatus(now)
-	s.Disagg = p.disaggStatus()
+	s.Disagg, s.Queue = p.disaggStatus(), p.queueStatus()
+	s.Problems = append(s.Problems, queueProblems(s.Queue)...)
 	s.Problems = append(s.Problems, problems(s)...)
 	s.Problems = append(s.Problems, p.fleetProblems()...)
 	s.Judge()

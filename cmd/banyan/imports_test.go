@@ -30,7 +30,8 @@ var allowed = map[string][]string{
 	"router/token":         {"radix", "router/openai"},
 	"router/openai":        {},
 	"router/disagg":        {"router/openai"},
-	"router/proxy":         {"router/openai"},
+	"router/proxy":         {"router/openai", "router/admission"},
+	"router/admission":     {},
 	"router/fleet":         {"crdt"},
 	"router/console":       {},
 	"router": {
@@ -49,7 +50,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "simulation/replica"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/admission", "simulation/replica"}
 
 type listed struct {
 	ImportPath string

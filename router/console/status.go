@@ -24,6 +24,7 @@ type Status struct {
 	Requests Requests  `json:"requests"`
 	Prefixes []Prefix  `json:"prefixes"`
 	Disagg   *Disagg   `json:"disaggregation"` // null while off
+	Queue    *Queue    `json:"queue"`
 	Problems []Problem `json:"problems"`
 }
 
@@ -133,6 +134,32 @@ type Requests struct {
 
 	TTFTMs  Quantiles `json:"ttft_ms"`  // to the first streamed byte, since the start
 	AddedMs Quantiles `json:"added_ms"` // from a request's arrival to its dispatch
+}
+
+// Queue is who waits at this peer for room at the replicas.
+type Queue struct {
+	InFlight     int               `json:"in_flight"`   // at this peer
+	Concurrency  int               `json:"concurrency"` // most of them
+	Waiting      int               `json:"waiting"`
+	Most         int               `json:"limit"`   // that wait for one model
+	Classes      []int             `json:"classes"` // waiting, by priority class, best first
+	Tenants      int               `json:"tenants"` // that wait
+	OldestMs     int64             `json:"oldest_ms"`
+	ReplicaLimit int               `json:"replica_limit"` // what makes a replica full; 0: not looked at
+	EngineQueue  int               `json:"engine_queue"`
+	KVLoad       float64           `json:"kv_load"`
+	Outcomes     map[string]uint64 `json:"outcomes"` // of requests that could not be dispatched at once
+	WaitMs       Quantiles         `json:"wait_ms"`
+}
+
+// Refused is the number of requests that were not let in.
+func (q *Queue) Refused() (n uint64) {
+	for how, k := range q.Outcomes {
+		if how != "admitted" {
+			n += k
+		}
+	}
+	return n
 }
 
 // Disagg is prefill and decode on different replicas, as seen by this peer.

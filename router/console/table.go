@@ -48,6 +48,10 @@ func (s *Status) WriteTable(w io.Writer, width int) error {
 		count(s.Requests.Total), count(s.Requests.Failed), count(s.Requests.PromptTokens),
 		ratio(s.Requests.CachedTokens, s.Requests.PromptTokens), count(s.Tree.Facts), sizeText(uint64(s.Tree.Bytes)),
 		millis(s.Mesh.PropagationMs.P50), millis(s.Mesh.PropagationMs.P99))
+	if q := s.Queue; q != nil && (q.Waiting > 0 || len(q.Outcomes) > 0 && q.Refused()+q.Outcomes["admitted"] > 0) {
+		out.line("queue %d waiting by class %v of %d tenants, oldest %s; %s waited (p99 %s), %s refused; %d of %d in flight",
+			q.Waiting, q.Classes, q.Tenants, (time.Duration(q.OldestMs) * time.Millisecond).Round(100*time.Millisecond), count(q.Outcomes["admitted"]), millis(q.WaitMs.P99), count(q.Refused()), q.InFlight, q.Concurrency)
+	}
 	if d := s.Disagg; d != nil {
 		out.line("prefill:decode %d:%d, %s, %s pairs, %s whole, %s failed; mean prompt %.0f, cached %.0f, output %.0f; advised prefill per decode replica %s",
 			d.Prefill, d.Decode, d.Mode, count(d.Pairs), count(d.Whole), count(d.Failed), d.Input, d.Cached, d.Output, number(d.Advised, 2))

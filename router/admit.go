@@ -1,0 +1,208 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/proxy"
+)
+
+// AdmissionConfig says when requests wait here rather than at the engines, and
+// who goes first then. A replica is full when one of the three figures says
+// so; a request waits while every replica that could take it is full, or while
+// limits.concurrency are in flight. limits.queue and limits.queue_timeout
+// bound the wait.
+type AdmissionConfig struct {
+	ReplicaLimit   int            `yaml:"replica_limit" doc:"requests in flight at one replica, of all peers together, that make it full; every peer may have its part of them; 0 = no limit"`
+	EngineQueue    int            `yaml:"engine_queue" doc:"a replica is full while its engine reports so many requests waiting; 0 = not looked at"`
+	KVLoad         float64        `yaml:"kv_load" doc:"a replica is full when the tokens in flight there reach this multiple of the KV capacity it reports; shared prefixes count once a request; 0 = not looked at"`
+	Classes        int            `yaml:"classes" doc:"priority classes; 0 goes first, strictly, but for one request in sixteen"`
+	DefaultClass   int            `yaml:"default_class" doc:"class of requests that name none"`
+	PriorityHeader string         `yaml:"priority_header" doc:"request header with a class, clamped; empty: none is read"`
+	KeyClasses     map[string]int `yaml:"key_classes" doc:"by name of a client key: the best class it may name, and its class if it names none"`
+	TenantQueue    int            `yaml:"tenant_queue" doc:"most requests of one tenant (client key, else isolate_by) that wait for one model; 0 = as limits.queue"`
+}
+
+// maxClasses bounds admission.classes.
+const maxClasses = 16
+
+func (c *AdmissionConfig) validate() error {
+	var errs []error
+	bad := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("admission.%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	for key, n := range map[string]int{"replica_limit": c.ReplicaLimit, "engine_queue": c.EngineQueue, "tenant_queue": c.TenantQueue} {
+		if n < 0 {
+			bad(key, "must not be negative")
+		}
+	}
+	if !(c.KVLoad >= 0 && c.KVLoad <= 1000) {
+		bad("kv_load", "%v is not from 0 to 1000", c.KVLoad)
+	}
+	if c.Classes < 1 || c.Classes > maxClasses {
+		bad("classes", "%d is not from 1 to %d", c.Classes, maxClasses)
+	}
+	if c.DefaultClass < 0 || c.DefaultClass >= c.Classes {
+		bad("default_class", "%d is not one of %d classes", c.DefaultClass, c.Classes)
+	}
+	for name, class := range c.KeyClasses {
+		if class < 0 || class >= c.Classes {
+			bad("key_classes", "%s: %d is not one of %d classes", name, class, c.Classes)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// on reports whether replicas can be full.
+func (c *AdmissionConfig) on() bool { return c.ReplicaLimit > 0 || c.EngineQueue > 0 || c.KVLoad > 0 }
+
+func (c *AdmissionConfig) proxy() proxy.Admission {
+	return proxy.Admission{
+		Classes: c.Classes, Default: c.DefaultClass, Header: c.PriorityHeader, TenantQueue: c.TenantQueue, Keys: c.KeyClasses,
+	}
+}
+
+// bar is what makes a replica full.
+type bar struct {
+	*AdmissionConfig
+	peers int
+	grid  int
+}
+
+func (p *Peer) bar(now time.Time) bar {
+	cfg := p.config()
+	return bar{&cfg.Admission, p.seen(now).peers, cfg.Grid}
+}
+
+// barTo is what a try may not pass: a retry goes wherever it can.
+func (p *Peer) barTo(call *proxy.Call, now time.Time) *bar {
+	if call.Attempt > 0 || !p.config().Admission.on() {
+		return nil
+	}
+	b := p.bar(now)
+	return &b
+}
+
+// roomy keeps the candidates that are not full. In a pool of two roles at
+// least one replica that decodes must be left.
+func (p *Peer) roomy(s *scratch, call *proxy.Call, now time.Time) error {
+	bar := p.barTo(call, now)
+	if bar == nil {
+		return nil
+	}
+	p.board.roomy(s, *bar, now.UnixMilli())
+	for i := range s.cands {
+		if s.replicas[s.cands[i].Index].Spec.Role != "prefill" {
+			return nil
+		}
+	}
+	if len(s.cands) > 0 && !p.config().Routing.Disagg.On() {
+		return nil
+	}
+	return proxy.ErrSaturated
+}
+
+// room is how many more requests the replicas of a model take now; any number
+// if none serves it, for then Pick has an answer.
+func (p *Peer) room(model string) int {
+	if !p.config().Admission.on() {
+		return math.MaxInt
+	}
+	now := time.Now()
+	bar, sum, some := p.bar(now), 0, false
+	for _, r := range p.fleet.List() {
+		if r.Spec.Kind == "pool" || r.Spec.Role == "prefill" && p.config().Routing.Disagg.On() || !r.Up() || p.board.draining(r.Stream) {
+			continue
+		}
+		if _, ok := r.Serves(model); ok || model == "" {
+			some = true
+			sum += p.board.room(r.Stream, bar, now.UnixMilli())
+		}
+	}
+	if !some {
+		return math.MaxInt
+	}
+	return sum
+}
+
+// roomy drops the candidates that are full.
+func (b *board) roomy(s *scratch, bar bar, nowMs int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := s.cands[:0]
+	for i := range s.cands {
+		if b.roomLocked(s.ids[i], bar, nowMs) > 0 {
+			kept = append(kept, s.cands[i])
+		}
+	}
+	s.cands = kept
+}
+
+func (b *board) room(id crdt.StreamID, bar bar, nowMs int64) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.roomLocked(id, bar, nowMs)
+}
+
+// plenty is the room of a replica that no figure bounds.
+const plenty = 1 << 20
+
+// roomLocked is how many more requests a replica takes from this peer. Of a
+// limit in requests every peer has its part for itself, or a peer whose
+// requests end elsewhere would wait for ever; so for a moment there may be
+// nearly twice as many.
+func (b *board) roomLocked(id crdt.StreamID, bar bar, nowMs int64) int {
+	sum, room := b.loads.Sum(id), plenty
+	scrape, told := b.scrapes[id]
+	if bar.EngineQueue > 0 && told && nowMs-int64(scrape.Version) < scrapeFreshMs {
+		room = min(room, max(0, bar.EngineQueue-int(scrape.Waiting)))
+	}
+	if bar.KVLoad > 0 && scrape.Capacity > 0 {
+		if tokens := sum.Blocks*int64(bar.grid) + sum.Tokens; float64(tokens) >= bar.KVLoad*float64(scrape.Capacity) {
+			return 0
+		}
+	}
+	if bar.ReplicaLimit > 0 {
+		own := b.ownLocked(id).reg
+		part := (bar.ReplicaLimit + bar.peers - 1) / max(bar.peers, 1)
+		room = min(room, max(0, bar.ReplicaLimit-int(sum.Waiting+sum.Streams), part-int(own.Waiting+own.Streams)))
+	}
+	return room
+}
+
+// waited counts a request that could not be dispatched at once.
+func (p *Peer) waited(how proxy.Outcome, took time.Duration) {
+	p.metrics.waits.WithLabelValues(string(how)).Inc()
+	p.metrics.queueWait.Observe(took.Seconds())
+}
+
+// queueStatus says who waits for room.
+func (p *Peer) queueStatus() *console.Queue {
+	cfg := p.config()
+	q := &console.Queue{
+		Concurrency: cfg.Limits.Concurrency, Most: cfg.Limits.Queue, ReplicaLimit: cfg.Admission.ReplicaLimit,
+		EngineQueue: cfg.Admission.EngineQueue, KVLoad: cfg.Admission.KVLoad, Outcomes: map[string]uint64{},
+	}
+	s := p.waiting()
+	q.InFlight, q.Waiting, q.Classes, q.Tenants, q.OldestMs = s.InFlight, s.Queued, s.Classes, s.Tenants, s.Oldest.Milliseconds()
+	for _, how := range proxy.Outcomes {
+		q.Outcomes[string(how)] = counterValue(p.metrics.waits.WithLabelValues(string(how)))
+	}
+	q.WaitMs = quantiles(p.metrics.queueWait)
+	return q
+}
+
+// queueProblems says when requests were turned away.
+func queueProblems(q *console.Queue) []console.Problem {
+	if q.Waiting == 0 || q.Waiting < q.Most/2 {
+		return nil
+	}
+	return []console.Problem{{
+		Text: fmt.Sprintf("%d requests wait for room, the oldest for %.1f s", q.Waiting, float64(q.OldestMs)/1000),
+		Help: "Add replicas, or raise admission.replica_limit if the engines have room",
+	}}
+}
