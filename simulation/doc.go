@@ -3,11 +3,13 @@
 // router/policy code between them.
 //
 // It owns no clock and no goroutine; equal configurations give equal reports,
-// to the bit. Two simulations live here. Evaluate (eval*.go) judges policies:
+// to the bit. Three simulations live here. Evaluate (eval*.go) judges policies:
 // there the network between client, peer and replica takes no time, peers do
 // not fail, and all peers see each other with one delay. RunFaults (faults*.go)
 // judges replication: the real gossip core, index and trackers under cuts,
-// crashes, slow peers, skewed clocks and restarting engines.
+// crashes, slow peers, skewed clocks and restarting engines. EvaluateMesh
+// (mesh*.go) is both at once, slower: a workload that goes through the real
+// policy over the real index and core of every peer, under faults if wanted.
 //
 // Invariants, each held by a test:
 //
@@ -17,6 +19,9 @@
 //	E4  a peer sees its own dispatches at once, others' after the delay,
 //	    nothing twice
 //	E5  the index holds exactly what the engines said, IndexDelay ago
+//	M1  in a whole mesh every request is over once, and those that fail are
+//	    those whose peer or replica ended in mid-answer
+//	M2  many peers find and answer what one peer does
 //
 // Sources: ROUTING.md section 2 (model, loads, the pooled reference),
 // EVALUATION.md (cells), CONTRACT.md (names in the report).

@@ -30,6 +30,9 @@ type FaultConfig struct {
 
 	// Trace, if not nil, is given every line of the trace as it is written.
 	Trace func(line string)
+
+	predictions int  // predicted blocks a peer keeps per replica; default 4,096
+	terse       bool // no line a frame in the trace
 }
 
 // FaultReport is what came of a run.
@@ -76,6 +79,9 @@ func (c FaultConfig) complete() (FaultConfig, error) {
 	}
 	if c.Bound == 0 {
 		c.Bound = 90 * time.Second
+	}
+	if c.predictions == 0 {
+		c.predictions = 4096
 	}
 	def(&c.JitterMs, 4)
 	def(&c.DelayMs, 1)

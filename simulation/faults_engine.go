@@ -75,6 +75,8 @@ type faultEngine struct {
 	cutOff   map[int]int         // slots of peers that cannot hear it
 	said     map[uint64]*account // what owners delivered, by epoch
 	known    []knowledge         // what peers knew when the faults ended
+	speak    func()              // makes the next batch; nil: a random one
+	ended    func()              // told when the process ends; nil: nobody
 }
 
 // engineBlocks is how many blocks an engine holds on the GPU.
@@ -107,6 +109,9 @@ func (e *faultEngine) restart(downMs int64) {
 	e.run.trace(e.name, "restarts after %d batches", len(e.log()))
 	e.up = false
 	e.begin()
+	if e.ended != nil {
+		e.ended()
+	}
 	for _, p := range e.run.peers {
 		if f := p.follows[e.stream]; f != nil {
 			f.disconnect()
@@ -133,6 +138,10 @@ func handleIn(life int, node uint64) uint64 {
 
 // emit makes one batch and sends it to whoever listens.
 func (e *faultEngine) emit() {
+	if e.speak != nil {
+		e.speak()
+		return
+	}
 	e.run.check(e.stream) // the state as the batch before left it
 	var b crdt.Builder
 	if e.rng.IntN(60) == 0 {
@@ -148,6 +157,11 @@ func (e *faultEngine) emit() {
 	if e.rng.IntN(8) == 0 && len(e.order) > 0 {
 		e.offload(&b)
 	}
+	e.say(&b)
+}
+
+// say numbers a batch and sends it to whoever listens.
+func (e *faultEngine) say(b *crdt.Builder) {
 	e.lastTS = max(e.lastTS+1, e.run.now*1000)
 	slot, err := b.Slot(uint64(len(e.log()))+1, e.lastTS)
 	if err != nil {

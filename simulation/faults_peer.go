@@ -53,7 +53,7 @@ func (r *faultRun) boot(slot int) *faultPeer {
 	for i := range p.id {
 		p.id[i] = byte(rng.Uint32())
 	}
-	p.index = realindex.New(realindex.Config{Hasher: r.library.hasher, RingBytes: r.cfg.RingBytes, Predictions: 4096})
+	p.index = realindex.New(realindex.Config{Hasher: r.library.hasher, RingBytes: r.cfg.RingBytes, Predictions: r.cfg.predictions})
 	p.state = faultState{p.index, newFaultTables(p.id)}
 	core, err := gossip.New(gossip.Config{
 		Self: p.id, Name: p.name, Label: "faults", Fingerprint: r.library.hasher.Fingerprint(), State: p.state, Rand: rng,
@@ -136,7 +136,7 @@ func (p *faultPeer) effect(e gossip.Effect) {
 	r := p.run
 	switch e := e.(type) {
 	case gossip.Send:
-		if e.Kind == "slots" || e.Kind == "want" || e.Kind == "snapshot" {
+		if !r.cfg.terse && (e.Kind == "slots" || e.Kind == "want" || e.Kind == "snapshot") {
 			r.traceFrame(p, e)
 		}
 		r.net.send(p, e)

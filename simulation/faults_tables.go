@@ -35,10 +35,17 @@ func newFaultTables(self crdt.PeerID) *faultTables {
 
 // change writes an own register.
 func (t *faultTables) change(id crdt.StreamID, waiting, streams int32) {
+	t.book(id, func(l *crdt.Load) {
+		l.Waiting += waiting
+		l.Streams += streams
+	})
+}
+
+// book writes the next version of an own register.
+func (t *faultTables) book(id crdt.StreamID, write func(l *crdt.Load)) {
 	l := t.own[id]
 	l.Version++
-	l.Waiting += waiting
-	l.Streams += streams
+	write(&l)
 	t.own[id] = l
 	t.loads.SetOwn(id, l)
 }

@@ -30,6 +30,7 @@ type evaluation struct {
 	asJSON   bool
 	out      string
 	matrix   bool
+	mesh     bool // read by wantsMesh
 	share    float64
 }
 
@@ -50,6 +51,7 @@ func (e *evaluation) register(fs *flag.FlagSet) {
 	fs.BoolVar(&e.asJSON, "json", false, "print one JSON object: a report, or {runs: [...]} for several policies")
 	fs.StringVar(&e.out, "out", "", "also write sim.json and sim.txt into this `folder`; with --matrix where all goes, default out")
 	fs.BoolVar(&e.matrix, "matrix", false, "run the evaluation matrix: many workloads, policies and delays; writes a page with plots. Heeds only --trace, --seed, --share, --json and --out")
+	fs.BoolVar(&e.mesh, "mesh", false, "play the workload in a whole mesh of real peers instead of a model of their views; --faults FILE beside it, or\nbeside --workload or --trace, disturbs it. Links take --dispatch-delay; the other delays are what the code makes them")
 	fs.Float64Var(&e.share, "share", 1, "with --matrix: share of the requests of each workload, for a rougher but quicker look")
 }
 

@@ -37,17 +37,6 @@ func (f *faultPlay) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.trace, "trace", false, "print the whole trace to stderr, not only its end after a failure")
 }
 
-// wantsFaults reports whether a command line of sim names a faults file.
-func wantsFaults(args []string) bool {
-	for _, a := range args {
-		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		if strings.HasPrefix(a, "-") && name == "faults" {
-			return true
-		}
-	}
-	return false
-}
-
 // runSimFaults plays a schedule and exits 1 if a property does not hold.
 func runSimFaults(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flagSet("sim", stderr)

@@ -59,3 +59,31 @@ func TestSimFaultsRefusesBadFiles(t *testing.T) {
 		t.Errorf("exit %d without the file", code)
 	}
 }
+
+func TestSimMeshUnderFaults(t *testing.T) {
+	file := schedule(t, "at=3s for=2s cut a b\nat=4s kill c\nat=6s restart r0\n")
+	args := []string{"sim", "--workload", "multi_turn", "--requests", "100", "--rate", "8", "--peers", "3", "--replicas", "2", "--faults", file}
+	code, out, errs := played(args...)
+	if code != exitOK || !strings.Contains(out, "every property held") || !strings.Contains(out, "at=4s kill c") {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	code, out, errs = played(append(args, "--json")...)
+	var got map[string]any
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
+		t.Fatalf("exit %d, not one JSON object (%v): %s%s", code, err, out, errs)
+	}
+	for _, key := range []string{"trace", "policy", "completed", "hit_ratio", "ttft_ms", "gossip_bytes", "failed", "in_flight_lost", "mesh", "seed"} {
+		if got[key] == nil {
+			t.Errorf("no %s in %v", key, got)
+		}
+	}
+	if got["gossip_bytes"] == 0.0 || got["requests"].(float64) < 100 {
+		t.Errorf("%v requests, %v bytes of gossip", got["requests"], got["gossip_bytes"])
+	}
+	if code, _, errs := played("sim", "--mesh", "--policy", "pooled"); code != exitUsage || !strings.Contains(errs, "no mesh") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if code, _, errs := played("sim", "--mesh", "--faults", schedule(t, "kill z")); code != exitUsage || !strings.Contains(errs, "no peer z") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}

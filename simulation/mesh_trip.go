@@ -1,0 +1,239 @@
+package simulation
+
+import "github.com/banyan-llm/banyan/simulation/replica"
+
+// Times of clients and their balancer, ms.
+const (
+	sweepMs   = 50     // how soon a client notices that its peer is gone
+	againMs   = 200    // between two tries when nobody can serve
+	giveUpMs  = 60_000 // of tries; then a request has failed
+	healthMs  = 2_000  // a balancer takes a silent peer out after this
+	clientTry = 2      // times a client sends a request
+)
+
+// trip is one request's way from its client through a peer to an engine.
+type trip struct {
+	prompt    prompt
+	peer      *faultPeer // nil: at none
+	engine    *meshEngine
+	tried     *meshEngine // the one that failed it
+	id        uint64      // of the model's request
+	sent      int64       // ms of the dispatch
+	first     int64       // ms of the first arrival
+	clients   int         // times its client sent it
+	tries     int         // dispatches
+	confirmed int         // blocks that events vouched for at its replica
+	streaming bool
+	over      bool
+}
+
+// arrive is a client that sends a request, or sends it again.
+func (m *meshRun) arrive(i int) {
+	j, t := &m.books.jobs[i], &m.trips[i]
+	if t.first == 0 {
+		t.first = m.now
+		j.arrived = m.seconds()
+		j.keys = j.req.AppendKeys(nil, m.books.cfg.Page)
+		t.prompt = m.library.promptOf(j.keys[:min(len(j.keys), j.req.Tokens/m.books.cfg.Page)])
+		if limit := m.books.cfg.Workload.Concurrency; limit > 0 && m.books.flying >= limit {
+			m.books.waiting = append(m.books.waiting, i)
+			return
+		}
+		m.enter(i)
+		return
+	}
+	m.toPeer(i)
+}
+
+// enter lets a request into the fleet.
+func (m *meshRun) enter(i int) {
+	m.books.flying++
+	m.books.rate.add(m.seconds(), 1)
+	m.toPeer(i)
+}
+
+// toPeer brings a request to a peer that the balancer holds for up.
+func (m *meshRun) toPeer(i int) {
+	t := &m.trips[i]
+	var up []*faultPeer
+	for _, p := range m.live() {
+		if p.ready && !p.draining && (!p.stalled || m.now-m.silent[p.slot] < healthMs) {
+			up = append(up, p)
+		}
+	}
+	if len(up) == 0 {
+		m.later(i)
+		return
+	}
+	p := up[m.rng.IntN(len(up))]
+	p.requests++
+	t.peer, t.clients, t.streaming = p, t.clients+1, false
+	m.active = append(m.active, i)
+	p.do(func() {
+		if t.peer == p {
+			m.pick(i)
+		}
+	})
+}
+
+// later tries again soon, within bounds.
+func (m *meshRun) later(i int) {
+	if m.now-m.trips[i].first > giveUpMs {
+		m.finished(i, false)
+		return
+	}
+	m.after(againMs, func() { m.arrive(i) })
+}
+
+// pick is the request path of a peer: match, decide, book, dispatch.
+func (m *meshRun) pick(i int) {
+	j, t := &m.books.jobs[i], &m.trips[i]
+	p := t.peer
+	d := m.desk(p)
+	dec, ok := m.decide(d, i)
+	if !ok {
+		p.requests--
+		m.drop(i)
+		t.tried = nil
+		m.later(i)
+		return
+	}
+	c := &d.cands[dec.Pos]
+	j.peer, j.replica, j.prefill, j.predicted = p.slot, c.Index, dec.Prefill, dec.Predicted
+	j.tokens, j.blocks = int64(max(1, j.req.Tokens-dec.Matched)), int64(len(t.prompt.keys))
+	m.books.meanS.add(m.seconds(), dec.Prefill)
+	m.books.reasons[dec.Reason]++
+	t.engine, t.sent, t.confirmed = m.fleet[c.Index], m.now, c.Disk/m.books.cfg.Page
+	t.tries++
+	t.id = uint64(i)<<8 | uint64(t.tries&0xff)
+	if !t.engine.submit(i, t.id) { // it can never fit
+		p.requests--
+		m.drop(i)
+		m.finished(i, false)
+		return
+	}
+	m.dispatched(d, i)
+}
+
+// token brings a token to the peer, and from there to the client.
+func (m *meshRun) token(i int, tok replica.Progress) {
+	t := &m.trips[i]
+	p, id := t.peer, t.id
+	p.do(func() {
+		if t.peer == p && t.id == id && !t.over {
+			m.answer(i, tok)
+		}
+	})
+}
+
+func (m *meshRun) answer(i int, tok replica.Progress) {
+	j, t := &m.books.jobs[i], &m.trips[i]
+	d := m.desk(t.peer)
+	if tok.First {
+		j.first, j.cached = m.seconds(), tok.Cached
+		m.started(d, i)
+		t.streaming = true
+	}
+	if tok.Done {
+		j.done = m.seconds()
+		m.ended(d, i)
+		m.learned(d, i)
+		m.drop(i)
+		m.finished(i, true)
+	}
+}
+
+// replicaGone is a peer that sees its connection to a replica end: before the
+// first byte it tries another one.
+func (m *meshRun) replicaGone(i int) {
+	t := &m.trips[i]
+	p := t.peer
+	t.id = 0 // whatever is still on its way counts no more
+	p.do(func() {
+		if t.peer != p || t.over {
+			return
+		}
+		m.ended(m.desk(p), i)
+		if t.streaming {
+			m.drop(i)
+			m.lost++
+			m.finished(i, false)
+			return
+		}
+		t.tried = t.engine
+		m.retried++
+		p.requests++
+		m.pick(i)
+	})
+}
+
+// sweep is the clients that see their peer gone. One that was answering is
+// lost; before the first byte a client tries once more.
+func (m *meshRun) sweep() bool {
+	for _, p := range m.live() {
+		switch {
+		case !p.stalled:
+			delete(m.silent, p.slot)
+		case m.silent[p.slot] == 0:
+			m.silent[p.slot] = m.now
+		}
+	}
+	for _, i := range append([]int(nil), m.active...) {
+		t := &m.trips[i]
+		if t.over || t.peer == nil || t.peer.alive {
+			continue
+		}
+		if t.engine != nil && t.id != 0 {
+			t.engine.abort(t.id)
+		}
+		cut := t.streaming
+		m.drop(i)
+		t.peer, t.engine, t.id, t.streaming = nil, nil, 0, false
+		switch {
+		case cut:
+			m.lost++
+			m.finished(i, false)
+		case t.clients < clientTry:
+			m.retried++
+			m.toPeer(i)
+		default:
+			m.finished(i, false)
+		}
+	}
+	return true
+}
+
+// drop takes a request off the list of those at a peer.
+func (m *meshRun) drop(i int) {
+	for at, k := range m.active {
+		if k == i {
+			m.active = append(m.active[:at], m.active[at+1:]...)
+			return
+		}
+	}
+}
+
+// finished ends a request for good and lets those come that waited for it.
+func (m *meshRun) finished(i int, answered bool) {
+	j, t := &m.books.jobs[i], &m.trips[i]
+	if t.over {
+		panic("invariant: a request ends once")
+	}
+	t.over = true
+	m.over++
+	m.books.flying--
+	if !answered {
+		m.failed++
+		j.first, j.done = 0, 0
+	}
+	t.prompt, j.keys = prompt{}, nil
+	for _, next := range m.books.after[j.req.ID] {
+		req := m.books.jobs[next].req
+		m.comes(max(req.At/m.books.cfg.Speedup, m.seconds()+req.Think), next)
+	}
+	for len(m.books.waiting) > 0 && m.books.flying < m.books.cfg.Workload.Concurrency {
+		next := m.books.waiting[0]
+		m.books.waiting = m.books.waiting[1:]
+		m.enter(next)
+	}
+}
