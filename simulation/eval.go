@@ -41,6 +41,8 @@ type Config struct {
 	IndexDelay    float64 // engine events, to every peer
 	ViewAge       float64 // what peers take DispatchDelay for; 0: what it is
 	PredictFor    float64 // seconds a predicted block counts; 0: 5; negative: no predictions
+	Remember      int     // pages a replica of its own prompts that a peer remembers besides, latest first
+	MatchPages    int     // leading pages of a prompt that peers look at; 0: all
 
 	// Speedup divides arrival times (2: twice the rate); 0: 1. Load, if set,
 	// chooses it: arrivals at this share of the rate at which the pooled
@@ -84,8 +86,8 @@ type Report struct {
 	SameReplica     float64 `json:"same_replica"`
 	TTFT            Spread  `json:"ttft_ms"`
 	TPOT            Pair    `json:"tpot_ms"`
-	OutputPerSecond float64 `json:"output_tokens_per_s"`
-	LoadCV          float64 `json:"load_cv"` // of prefill seconds over replicas
+	OutputPerSecond float64 `json:"output_tokens_per_s"` // of a workload in stages: the mean over them
+	LoadCV          float64 `json:"load_cv"`             // of prefill seconds over replicas
 	Recomputed      int64   `json:"recomputed_tokens"`
 	GossipBytes     int64   `json:"gossip_bytes"` // 0: this model has delays instead of frames
 	ViewAge         Pair    `json:"view_age_ms"`
@@ -99,6 +101,17 @@ type Report struct {
 	Preempted   int64                 `json:"preempted"`
 	Reasons     map[policy.Reason]int `json:"reasons,omitempty"`
 	PerReplica  []int                 `json:"requests_per_replica"`
+	Stages      []StageReport         `json:"stages,omitempty"` // those that are not for warming
+}
+
+// StageReport is one stage of a workload that has stages.
+type StageReport struct {
+	Rate            float64 `json:"rate"` // requests a second, as sent
+	Requests        int     `json:"requests"`
+	Completed       int     `json:"completed"`
+	TTFT            Spread  `json:"ttft_ms"`
+	OutputPerSecond float64 `json:"output_tokens_per_s"`
+	Seconds         float64 `json:"seconds"` // from its first request to its last token
 }
 
 // Spread describes many values.
@@ -181,6 +194,8 @@ func (c *Config) check() error {
 	bad("replicas", c.Replicas >= 1 && c.Replicas <= maxReplicas, c.Replicas)
 	bad("peers", c.Peers >= 1 && c.Peers <= maxPeers, c.Peers)
 	bad("page", c.Page >= 1, c.Page)
+	bad("remember", c.Remember >= 0, c.Remember)
+	bad("match_pages", c.MatchPages >= 0, c.MatchPages)
 	bad("load_delay", seconds(c.LoadDelay), c.LoadDelay)
 	bad("dispatch_delay", seconds(c.DispatchDelay), c.DispatchDelay)
 	bad("index_delay", seconds(c.IndexDelay), c.IndexDelay)

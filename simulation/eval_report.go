@@ -35,12 +35,60 @@ func (r *run) report() Report {
 		rep.Seconds = 0
 	}
 	t.fill(&rep)
+	r.reportStages(&rep)
 	for _, e := range r.engines {
 		st := e.Stats()
 		rep.Recomputed += int64(st.RecomputedToken)
 		rep.Preempted += int64(st.Preempted)
 	}
 	return rep
+}
+
+// reportStages tells the stages apart and makes the throughput their mean, as
+// the published summaries have it.
+func (r *run) reportStages(rep *Report) {
+	stages := r.cfg.Workload.Stages
+	sum := 0.0
+	for i, s := range stages {
+		end := len(r.jobs)
+		if i+1 < len(stages) {
+			end = stages[i+1].First
+		}
+		if s.At < r.cfg.From || s.First == end {
+			continue
+		}
+		st := StageReport{Rate: s.Rate * r.cfg.Speedup, Requests: end - s.First}
+		var ttft []float64
+		output, first, last := 0, math.Inf(1), 0.0
+		for k := s.First; k < end; k++ {
+			j := &r.jobs[k]
+			if j.done == 0 {
+				continue
+			}
+			st.Completed++
+			ttft = append(ttft, j.first-j.arrived)
+			output += r.output(j)
+			first, last = math.Min(first, j.arrived), math.Max(last, j.done)
+		}
+		st.TTFT = spread(ttft)
+		if last > first {
+			st.Seconds = last - first
+			st.OutputPerSecond = float64(output) / st.Seconds
+		}
+		sum += st.OutputPerSecond
+		rep.Stages = append(rep.Stages, st)
+	}
+	if len(rep.Stages) > 0 {
+		rep.OutputPerSecond = sum / float64(len(rep.Stages))
+	}
+}
+
+// output is how many tokens a job asks for.
+func (r *run) output(j *job) int {
+	if r.cfg.Prefill {
+		return 1
+	}
+	return j.req.Output
 }
 
 // tally collects what finished jobs say.
@@ -62,11 +110,10 @@ func (t *tally) add(j *job, r *run) {
 	}
 	t.ttft = append(t.ttft, j.first-j.arrived)
 	t.e2e += j.done - j.arrived
-	if n := j.req.Output - 1; n > 0 && !r.cfg.Prefill {
+	if n := r.output(j) - 1; n > 0 {
 		t.tpot = append(t.tpot, (j.done-j.first)/float64(n))
-		t.output += n
 	}
-	t.output++
+	t.output += r.output(j)
 	t.prompt += j.req.Tokens
 	t.cached += j.cached
 	t.work[j.replica] += r.truth[j.replica].Prefill(max(j.req.Tokens-j.cached, 1), j.req.Tokens)

@@ -39,9 +39,11 @@ type run struct {
 	arrivals arrivals
 	waiting  []int // closed loop: arrived, but too many in flight
 	flying   int
+	stage    int // of the workload's stages, the one that runs
 
 	loads  *loads
 	index  *index
+	routed *routed
 	rates  []policy.Rates      // per peer and replica
 	learn  []policy.Calibrator // per peer and replica; nil: not learning
 	scrape scrape
@@ -61,7 +63,7 @@ func newRun(cfg Config) (*run, error) {
 		cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x65766c)),
 		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
 		loads: newLoads(cfg.Peers, cfg.Replicas, cfg.DispatchDelay, cfg.LoadDelay),
-		index: newIndex(&cfg), cands: make([]policy.Candidate, cfg.Replicas),
+		index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), cands: make([]policy.Candidate, cfg.Replicas),
 		deep: [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
 		rate: newMeter(10), meanS: newMeter(10), reasons: make(map[policy.Reason]int),
 	}
@@ -83,15 +85,40 @@ func newRun(cfg Config) (*run, error) {
 	}
 	r.believe()
 	for i := range cfg.Workload.Requests {
-		req := &cfg.Workload.Requests[i]
-		r.jobs[i].req = req
+		r.jobs[i].req = &cfg.Workload.Requests[i]
+	}
+	r.expect(0, r.stageEnd(), 0)
+	return r, nil
+}
+
+// expect lets the requests from one index to another arrive, shifted by
+// seconds.
+func (r *run) expect(from, to int, shift float64) {
+	for i := from; i < to; i++ {
+		req := r.jobs[i].req
 		if req.After >= 0 {
 			r.after[req.After] = append(r.after[req.After], i)
 			continue
 		}
-		r.arrivals.push(arrival{at: req.At / cfg.Speedup, job: i})
+		r.arrivals.push(arrival{at: req.At/r.cfg.Speedup + shift, job: i})
 	}
-	return r, nil
+}
+
+// stageEnd is the index after the running stage's last request.
+func (r *run) stageEnd() int {
+	if stages := r.cfg.Workload.Stages; r.stage+1 < len(stages) {
+		return stages[r.stage+1].First
+	}
+	return len(r.jobs)
+}
+
+// advanceStage begins the next stage when the running one is over.
+func (r *run) advanceStage(now float64) {
+	w := r.cfg.Workload
+	for end := r.stageEnd(); r.completed+r.failed == end && end < len(r.jobs); end = r.stageEnd() {
+		r.stage++
+		r.expect(end, r.stageEnd(), now+w.Pause-w.Stages[r.stage].At/r.cfg.Speedup)
+	}
 }
 
 func (r *run) newEngine(k int) (*replica.Replica, error) {
@@ -223,6 +250,7 @@ func (r *run) release(now float64, j *job) {
 		r.arrivals.push(arrival{at: math.Max(req.At/r.cfg.Speedup, now+req.Think), job: i})
 	}
 	j.keys = nil
+	r.advanceStage(now)
 }
 
 func (r *run) arrive(now float64, i int) {
@@ -261,13 +289,9 @@ func (r *run) start(now float64, i int) {
 // given tokens of KV come with it (pooled only).
 func (r *run) submit(now float64, i, given int) {
 	j := &r.jobs[i]
-	output := j.req.Output
-	if r.cfg.Prefill {
-		output = 1
-	}
 	j.blocks = int64((j.req.Tokens + 15) / 16)
 	err := r.engines[j.replica].Submit(now, replica.Request{
-		ID: uint64(i), Prompt: j.req.Tokens, Output: output, Keys: j.keys, Given: given,
+		ID: uint64(i), Prompt: j.req.Tokens, Output: r.output(j), Keys: j.keys, Given: given,
 	})
 	if err != nil { // it can never fit
 		r.failed++
@@ -278,8 +302,19 @@ func (r *run) submit(now float64, i, given int) {
 	}
 	r.loads.dispatch(now, j)
 	if r.shared == nil {
-		r.index.predict(now, j.peer, j.replica, j.keys[:min(len(j.keys), j.req.Tokens/r.cfg.Page)])
+		keys := r.prompt(j)
+		r.index.predict(now, j.peer, j.replica, keys)
+		r.routed.send(j.peer, j.replica, keys)
 	}
+}
+
+// prompt is the keys of a job's prompt that peers look at.
+func (r *run) prompt(j *job) []uint64 {
+	n := min(len(j.keys), j.req.Tokens/r.cfg.Page)
+	if r.cfg.MatchPages > 0 {
+		n = min(n, r.cfg.MatchPages)
+	}
+	return j.keys[:n]
 }
 
 // decide asks the real policy with what the job's peer sees now.
@@ -302,8 +337,9 @@ func (r *run) decide(now float64, j *job) policy.Decision {
 
 // look fills the candidates as the job's peer sees them.
 func (r *run) look(now float64, j *job) {
-	pages := min(j.req.Tokens/r.cfg.Page, len(j.keys))
-	r.index.match(now, j.peer, j.keys[:pages], r.deep[0], r.deep[1])
+	keys := r.prompt(j)
+	r.index.match(now, j.peer, keys, r.deep[0], r.deep[1])
+	r.routed.match(j.peer, keys, r.deep[1])
 	r.scrape.refresh(now, r.engines)
 	for k := range r.cands {
 		sum := r.loads.sum(j.peer, k)

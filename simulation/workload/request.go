@@ -58,6 +58,19 @@ type Workload struct {
 	// finish); 0: arrivals alone decide.
 	Concurrency int
 	Warm        float64 // seconds at the start that only warm caches
+
+	// Stages, if there are any, are driven one after the other, as inference-perf
+	// does: a stage begins Pause seconds after the last request of the one before
+	// is over. Request.At tells the times as if none of them overran.
+	Stages []Stage
+	Pause  float64
+}
+
+// Stage is a run of requests at one rate.
+type Stage struct {
+	Rate  float64 // requests a second
+	First int     // index of its first request; it ends where the next one begins
+	At    float64 // seconds: where Request.At has its start
 }
 
 // Chat reports whether the request is a chat (else a token-id completion).

@@ -232,7 +232,7 @@ func checkFollowUps(t *testing.T, w *Workload) {
 // Pinned so that a change of a generator is a decision.
 func TestGeneratedWorkloadsStayTheSame(t *testing.T) {
 	for name, want := range map[string]uint64{
-		"b2b": 0x7edba22d677880e3, "demo": 0x9c13d6fb33a6c2d2, "multi_turn": 0x7aab3f1ab4b5c351,
+		"b2b": 0x15f4c21976a61496, "demo": 0x9c13d6fb33a6c2d2, "multi_turn": 0x7aab3f1ab4b5c351,
 	} {
 		w, err := Generate(name, Options{Seed: 42, Requests: 500})
 		if err != nil {
@@ -249,25 +249,52 @@ func TestB2BHasThePublishedShape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Warm != 50 || w.Replicas != 8 || w.KVTokens != 307328 {
-		t.Errorf("fleet %d x %d, warm %g", w.Replicas, w.KVTokens, w.Warm)
+	if w.Replicas != 8 || w.KVTokens != 307328 || len(w.Stages) != 17 || w.Pause != 1 {
+		t.Errorf("fleet %d x %d, %d stages, pause %g", w.Replicas, w.KVTokens, len(w.Stages), w.Pause)
 	}
 	prompts, heads, warm := map[uint64]bool{}, map[uint64]bool{}, 0
 	for i := range w.Requests {
 		r := &w.Requests[i]
 		heads[r.Prompt[0].ID], prompts[r.Prompt[1].ID] = true, true
-		if r.Tokens != 7200 {
-			t.Fatalf("prompt of %d tokens", r.Tokens)
+		if r.Tokens != 7200 || r.Output != 1000 {
+			t.Fatalf("prompt of %d tokens, answer of %d", r.Tokens, r.Output)
 		}
 		if r.At < w.Warm {
 			warm++
 		}
 	}
-	if len(heads) != 150 || len(prompts) != 750 || warm < 650 || warm > 850 {
+	if len(heads) != 150 || len(prompts) != 750 || warm != 750 || w.Stages[1].First != 750 {
 		t.Errorf("%d heads, %d prompts, %d requests in the warm-up", len(heads), len(prompts), warm)
 	}
 	if ideal := w.IdealHit(); ideal < .981 || ideal > .986 {
 		t.Errorf("ideal hit %.4f, want .981 to .985", ideal)
+	}
+}
+
+func TestStagesSendRateTimesSecondsInOneOrder(t *testing.T) {
+	for name, sent := range map[string][]int{
+		"b2b":   {750, 60, 200, 300, 760, 748, 750, 750, 735, 1520, 1548, 1518, 1470, 1508, 1485, 1482, 1500},
+		"b2b37": {270, 630, 720, 600, 720, 720, 700, 720, 750, 1000},
+	} {
+		w, err := Generate(name, Options{Seed: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range w.Stages {
+			end := len(w.Requests)
+			if i+1 < len(w.Stages) {
+				end = w.Stages[i+1].First
+			}
+			if end-s.First != sent[i] {
+				t.Errorf("%s: stage %d sends %d, published %d", name, i, end-s.First, sent[i])
+			}
+			if first, want := w.Requests[s.First].Prompt[1].ID, w.Requests[0].Prompt[1].ID; first != want {
+				t.Errorf("%s: stage %d does not begin with the first prompt", name, i)
+			}
+			if at := w.Requests[s.First].At; at < s.At || i > 0 && w.Requests[s.First-1].At >= at {
+				t.Errorf("%s: stage %d begins at %g, its first request comes at %g", name, i, s.At, at)
+			}
+		}
 	}
 }
 
