@@ -142,3 +142,18 @@ func binOf(b []byte) ([]byte, bool) {
 	}
 	return b[1+width : 1+width+n], true
 }
+
+// FrameSize is the size of a frame on a connection: its payload in the
+// envelope, before TCP and TLS. number counts the frames of the connection.
+func FrameSize(number uint64, payload int) int {
+	n := 1 + 1 + 1 + len(putUint(make([]byte, 0, 9), number))
+	switch {
+	case payload <= math.MaxUint8:
+		n += 2
+	case payload <= math.MaxUint16:
+		n += 3
+	default:
+		n += 5
+	}
+	return n + payload
+}

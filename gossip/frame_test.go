@@ -3,6 +3,7 @@ package gossip
 import (
 	"bytes"
 	"encoding/hex"
+	"math"
 	"testing"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -136,4 +137,14 @@ func FuzzDecodeFrame(f *testing.F) {
 		}
 		_ = Describe(data)
 	})
+}
+
+func TestFrameSizeIsWhatIsSent(t *testing.T) {
+	for _, number := range []uint64{1, 127, 128, 255, 256, 1 << 16, 1 << 40} {
+		for _, n := range []int{0, 255, 256, math.MaxUint16, math.MaxUint16 + 1} {
+			if got, want := FrameSize(number, n), len(encodeFrame(Version, kindSlots, number, make([]byte, n))); got != want {
+				t.Errorf("frame %d with %d bytes: %d, sent %d", number, n, got, want)
+			}
+		}
+	}
 }

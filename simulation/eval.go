@@ -89,12 +89,13 @@ type Report struct {
 	OutputPerSecond float64 `json:"output_tokens_per_s"` // of a workload in stages: the mean over them
 	LoadCV          float64 `json:"load_cv"`             // of prefill seconds over replicas
 	Recomputed      int64   `json:"recomputed_tokens"`
-	GossipBytes     int64   `json:"gossip_bytes"` // 0: this model has delays instead of frames
+	GossipBytes     int64   `json:"gossip_bytes"` // of all frames between peers, before TCP and TLS
 	ViewAge         Pair    `json:"view_age_ms"`
 	Seed            uint64  `json:"seed"`
 	TraceHash       string  `json:"trace_hash"`
 
-	MaxOverMean float64               `json:"max_over_mean"` // of prefill seconds over replicas
+	Gossip      map[string]int64      `json:"gossip,omitempty"` // bytes by frame
+	MaxOverMean float64               `json:"max_over_mean"`    // of prefill seconds over replicas
 	E2E         float64               `json:"e2e_mean_s"`
 	Seconds     float64               `json:"seconds"` // virtual time from first arrival to last finish
 	Speedup     float64               `json:"speedup"`

@@ -15,6 +15,9 @@ func (r *run) report() Report {
 		ViewAge: Pair{1000 * r.cfg.DispatchDelay, 1000 * math.Max(r.cfg.DispatchDelay, r.cfg.LoadDelay)},
 		Speedup: r.cfg.Speedup, Reasons: r.reasons, PerReplica: make([]int, r.cfg.Replicas),
 	}
+	if r.wire != nil {
+		rep.GossipBytes, rep.Gossip = r.wire.total(), r.wire.bytes
+	}
 	var t tally
 	start, end := math.Inf(1), 0.0
 	for i := range r.jobs {

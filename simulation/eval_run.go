@@ -44,6 +44,7 @@ type run struct {
 	loads  *loads
 	index  *index
 	routed *routed
+	wire   *traffic
 	rates  []policy.Rates      // per peer and replica
 	learn  []policy.Calibrator // per peer and replica; nil: not learning
 	scrape scrape
@@ -63,7 +64,7 @@ func newRun(cfg Config) (*run, error) {
 		cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x65766c)),
 		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
 		loads: newLoads(cfg.Peers, cfg.Replicas, cfg.DispatchDelay, cfg.LoadDelay),
-		index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), cands: make([]policy.Candidate, cfg.Replicas),
+		index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg), cands: make([]policy.Candidate, cfg.Replicas),
 		deep: [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
 		rate: newMeter(10), meanS: newMeter(10), reasons: make(map[policy.Reason]int),
 	}
@@ -171,6 +172,7 @@ func (r *run) play() error {
 			continue
 		}
 		if k < 0 {
+			r.wire.end(r.last)
 			return nil
 		}
 		r.step(next, k)
@@ -187,6 +189,7 @@ func (r *run) step(now float64, k int) {
 		return
 	}
 	r.index.tell(now, k, res.KV)
+	r.wire.slot(now, k, res.KV)
 	finished := false
 	for i := range res.Tokens {
 		t := &res.Tokens[i]
@@ -217,6 +220,7 @@ func (r *run) firstToken(now float64, j *job, cached int) {
 		r.shared.add(j.keys[:j.req.Tokens/r.cfg.Page])
 	}
 	r.loads.firstToken(now, j)
+	r.wire.load(now, j.peer, j.replica, false)
 	if r.learn != nil {
 		at := j.peer*r.cfg.Replicas + j.replica
 		r.learn[at] = r.learn[at].FirstToken(policy.Sample{
@@ -233,6 +237,7 @@ func (r *run) finish(now float64, j *job) {
 	r.completed++
 	r.flying--
 	r.loads.finish(now, j)
+	r.wire.load(now, j.peer, j.replica, false)
 	if r.shared != nil {
 		r.shared.add(j.keys)
 	}
@@ -301,10 +306,14 @@ func (r *run) submit(now float64, i, given int) {
 		return
 	}
 	r.loads.dispatch(now, j)
+	r.wire.load(now, j.peer, j.replica, true)
 	if r.shared == nil {
 		keys := r.prompt(j)
 		r.index.predict(now, j.peer, j.replica, keys)
 		r.routed.send(j.peer, j.replica, keys)
+		if r.cfg.PredictFor > 0 {
+			r.wire.predict(now, j.peer, j.req.Tokens)
+		}
 	}
 }
 
