@@ -182,14 +182,14 @@ func (t *traffic) predictions(p *talker) {
 	p.expected, p.predictAt = p.expected[:0], math.Inf(1)
 }
 
-// end counts what was still to come, the heartbeats and the digest rounds.
+// end counts what is due by then, the heartbeats and the digest rounds.
 func (t *traffic) end(now float64) {
 	if t == nil {
 		return
 	}
 	for i := range t.talkers {
 		p := &t.talkers[i]
-		t.flush(math.Inf(1), p)
+		t.flush(now, p)
 		if t.rest < now { // peers that never hear of each other have no heartbeat either
 			t.silence(p, now)
 			for range int(now / digestEvery) { // a digest and its answer
