@@ -125,30 +125,55 @@ func (s *Stream) Tick(nowMs int64) {
 // about it is ignored until it has been calm for a minute.
 func (s *Stream) Quarantined() bool { return s.quarantined }
 
-// Shadows lists the epochs that Republish could bring back, newest last.
+// Shadows lists the epochs that Republish and Reunite could bring back, newest
+// last; nil if there are none.
 func (s *Stream) Shadows() []uint64 {
-	out := make([]uint64, 0, len(s.shadows))
+	var out []uint64
 	for _, h := range s.shadows {
 		out = append(out, h.x.epoch)
 	}
 	return out
 }
 
+// Witness is the newest slot that is still kept of a shadow. Told to other
+// peers under the epoch the shadow gets, it proves to them that their own
+// shadow is that incarnation. ok is false if none is kept.
+func (s *Stream) Witness(epoch uint64) (slot Slot, ok bool) {
+	i := s.shadowOf(epoch)
+	if i < 0 {
+		return Slot{}, false
+	}
+	x := s.shadows[i].x
+	if n := len(x.above); n > 0 {
+		return x.above[n-1].Slot, true
+	}
+	if n := len(x.recent); n > 0 {
+		return x.recent[n-1], true
+	}
+	return Slot{}, false
+}
+
+func (s *Stream) shadowOf(epoch uint64) int {
+	return slices.IndexFunc(s.shadows, func(h shadow) bool { return h.x.epoch == epoch })
+}
+
 // Republish undoes a false detection: an owner that proved that the engine
 // never restarted brings a shadow back under the present epoch + 1 ms, with
-// the slots that came since. ok is false if the shadow is gone.
+// the slots that came since. It counts as a change of epoch. ok is false if the
+// shadow is gone, or the stream is quarantined, also by this.
 func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
-	i := slices.IndexFunc(s.shadows, func(h shadow) bool { return h.x.epoch == epoch })
-	if i < 0 || s.cur == nil || s.quarantined {
+	if s.shadowOf(epoch) < 0 || s.cur == nil || s.quarantined {
 		return out, false
 	}
+	if !s.admit(s.cur.epoch+1, nowMs) {
+		out.Quarantined = true
+		return out, false
+	}
+	i := s.shadowOf(epoch)
 	x, wrong := s.shadows[i].x, s.cur
 	s.shadows = slices.Delete(s.shadows, i, i+1)
 	s.cut, s.cur = nil, x
 	x.epoch = wrong.epoch + 1
-	s.fence = x.epoch
-	s.prune(nowMs)
-	s.bumps = append(s.bumps, nowMs)
 	s.unite(x, wrong)
 	x.blocks.Show()
 	out.NewEpoch = true
@@ -160,7 +185,7 @@ func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
 // owner proved that both are one, though no slot kept in common does. ok is
 // false if the shadow is gone.
 func (s *Stream) Reunite(epoch uint64) (out Outcome, ok bool) {
-	i := slices.IndexFunc(s.shadows, func(h shadow) bool { return h.x.epoch == epoch })
+	i := s.shadowOf(epoch)
 	if i < 0 || s.cur == nil {
 		return out, false
 	}

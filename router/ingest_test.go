@@ -50,3 +50,31 @@ func TestAnOutrankedStreamIsFollowedAnew(t *testing.T) {
 		t.Error("still delivering under the outranked epoch")
 	}
 }
+
+// An incarnation that a false alarm outranked is what the peer shows again once
+// its tracker says so, under an epoch above the false one.
+func TestARevivedIncarnationIsShown(t *testing.T) {
+	p := quietPeer(t, nil)
+	id := crdt.StreamID("http://127.0.0.1:1#0")
+	store := func(epoch, seq uint64, ts int64, handle uint64) {
+		var b crdt.Builder
+		b.Store(crdt.Op{Main: true, PerPage: 1, Root: 1}, []uint64{handle}, []uint64{handle})
+		slot, err := b.Slot(seq, ts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.index.Apply(&crdt.Delta{Stream: id, Epoch: epoch, Anchor: 1, Slots: []crdt.Slot{slot}}, time.Now().UnixMilli())
+	}
+	store(100, 1, 1, 11)
+	store(100, 2, 2, 12)
+	store(200, 1, 9, 13)
+	p.ingest.Revive(kvevents.Revival{Stream: id, Epoch: 77, Anew: true}) // never was one
+	if prior, _ := p.index.Prior(id); prior.Epoch != 200 {
+		t.Fatalf("epoch %d", prior.Epoch)
+	}
+	p.ingest.Revive(kvevents.Revival{Stream: id, Epoch: 100, Anew: true})
+	d, _ := p.index.Digest(id)
+	if d.Context.Epoch != 201 || d.Context.Floor != 2 || d.Base.Count != 2 {
+		t.Errorf("revived as %+v", d)
+	}
+}

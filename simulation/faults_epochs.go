@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -21,6 +22,24 @@ func (a *account) mixed() bool { return len(a.lives) > 1 }
 type proof struct {
 	epoch uint64
 	life  int
+}
+
+// unite makes one account of what was said under several epochs.
+func (e *faultEngine) unite(epoch uint64, others ...uint64) {
+	all := &account{slots: map[uint64]crdt.Slot{}}
+	for _, other := range append([]uint64{epoch}, others...) {
+		a := e.said[other]
+		if a == nil {
+			continue
+		}
+		for _, life := range a.lives {
+			if !slices.Contains(all.lives, life) {
+				all.lives = append(all.lives, life)
+			}
+		}
+		maps.Copy(all.slots, a.slots)
+	}
+	e.said[epoch] = all
 }
 
 // witness remembers what a slot proves to the follower that is given it: its

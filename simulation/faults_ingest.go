@@ -153,7 +153,7 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 	p, now := f.peer, f.peer.now()
 	var prior kvevents.Prior
 	if k, ok := p.index.Prior(f.engine.stream); ok {
-		prior = kvevents.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS}
+		prior = kvevents.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS, Shadows: k.Shadows}
 	}
 	switch ev := ev.(type) {
 	case kvevents.Live:
@@ -164,6 +164,9 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 	out := f.track.Step(now, prior, ev)
 	if out.Minted {
 		p.run.trace(p.name, "mints epoch %d of %s at slot %d", out.Epoch, f.engine.name, out.Anchor)
+	}
+	if out.Revive != 0 {
+		f.revive(&out, now)
 	}
 	if len(out.Deliver) > 0 {
 		f.deliver(&out, now)
@@ -176,6 +179,21 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 	}
 	if out.Replay != nil {
 		f.play(*out.Replay)
+	}
+}
+
+// revive brings an outranked incarnation back.
+func (f *follower) revive(out *kvevents.Output, now int64) {
+	p, e := f.peer, f.engine
+	before, _ := p.index.Prior(e.stream)
+	d, ok := p.index.Revive(e.stream, out.Revive, out.Anew, now)
+	p.run.trace(p.name, "takes epoch %d of %s up again as %d: %v", out.Revive, e.name, d.Epoch, ok)
+	if !ok {
+		return
+	}
+	e.unite(d.Epoch, out.Revive, before.Epoch)
+	if len(d.Slots) > 0 {
+		p.step(gossip.Ingested{Stream: e.stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: now, First: true})
 	}
 }
 

@@ -189,6 +189,9 @@ type Prior struct {
 	Floor  uint64
 	Last   uint64 // highest known slot
 	LastTS int64  // its engine time, microseconds
+	// Shadows are the epochs outranked within the last minute that Revive can
+	// bring back; mostly none.
+	Shadows []uint64
 }
 
 // Prior returns what is known; ok is false if nothing is.
@@ -201,7 +204,7 @@ func (x *Index) Prior(id crdt.StreamID) (p Prior, ok bool) {
 	}
 	c := s.Context()
 	last, ts := s.Last()
-	return Prior{Epoch: c.Epoch, Anchor: c.Anchor, Floor: c.Floor, Last: max(last, c.Floor), LastTS: ts}, true
+	return Prior{Epoch: c.Epoch, Anchor: c.Anchor, Floor: c.Floor, Last: max(last, c.Floor), LastTS: ts, Shadows: s.Shadows()}, true
 }
 
 // Holes lists the missing ranges of a stream.

@@ -80,6 +80,7 @@ func BenchmarkTracker(b *testing.B) {
 type countSink struct{ slots, deliveries atomic.Int64 }
 
 func (s *countSink) Prior(crdt.StreamID) (Prior, bool)            { return Prior{}, false }
+func (s *countSink) Revive(Revival)                               {}
 func (s *countSink) Exhausted(crdt.StreamID, uint64, []crdt.Span) {}
 func (s *countSink) Deliver(d Delivery) {
 	s.slots.Add(int64(len(d.Slots)))

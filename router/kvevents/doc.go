@@ -37,6 +37,12 @@
 //	  +-----------------------------------+
 //	any --- third restart in a minute ---> Quarantined --- 60 s ---> Fresh
 //
+// An incarnation that was left is remembered for a minute: the mesh keeps it as
+// a shadow. A replay that follows a contradiction asks for its last slot first,
+// and a live slot over a connection that outlived the false restart is as good:
+// then it is revived, under an epoch above. Where two owners named one
+// incarnation, whoever finds the other's slots among its own says so.
+//
 // While Seeking or Verifying live slots are held, at most 4 s, 4096 slots and
 // 32 MiB; then they pass unproved. While Following a slot behind a hole is
 // delivered at once. Holes are asked for when the mesh wants them (Fetch), or

@@ -330,6 +330,11 @@ func (s *Subscriber) step(ctx context.Context, ev TrackerEvent, at time.Time) {
 	if out.Minted {
 		s.log.Info("new incarnation", "epoch", out.Epoch, "anchor", out.Anchor)
 	}
+	if out.Revive != 0 {
+		s.deliver()
+		s.log.Info("incarnation taken up again", "was", out.Revive, "epoch", out.Epoch)
+		s.cfg.Sink.Revive(Revival{Stream: s.cfg.Stream, Epoch: out.Revive, Anew: out.Anew})
+	}
 	if len(out.Deliver) > 0 {
 		s.gather(&out, at)
 	}

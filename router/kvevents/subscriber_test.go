@@ -148,6 +148,8 @@ func (s *recordSink) Deliver(d Delivery) {
 	}
 }
 
+func (s *recordSink) Revive(Revival) {}
+
 func (s *recordSink) Exhausted(_ crdt.StreamID, _ uint64, gone []crdt.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

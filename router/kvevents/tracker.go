@@ -27,6 +27,9 @@ type Prior struct {
 	Floor   uint64
 	LastSeq uint64 // highest known slot
 	LastTS  int64  // its engine time, microseconds
+	// Shadows are the epochs outranked within the last minute that can be
+	// revived.
+	Shadows []uint64
 }
 
 // Phase is where a tracker stands.
@@ -96,6 +99,12 @@ type Output struct {
 	Epoch, Anchor uint64
 	Minted        bool // Epoch is a new incarnation that this step proved or met first
 
+	// Revive, if not 0, is an outranked epoch whose incarnation is the engine's
+	// present one and is to be brought back as Epoch before Deliver. Anew: its
+	// restart was a false alarm; else Epoch is another owner's name for it.
+	Revive uint64
+	Anew   bool
+
 	// Replay asks for a replay from slot From on; one in flight before is to be
 	// abandoned. Again says that it repeats an attempt: wait a moment.
 	Replay *ReplayFrom
@@ -118,6 +127,7 @@ type TrackerStats struct {
 	Duplicates uint64 // slots known before
 	Gaps       uint64 // live slots that came behind a hole
 	Restarts   uint64 // new incarnations proved
+	Revived    uint64 // outranked incarnations taken up again
 	Adopted    uint64 // incarnations taken over from the mesh
 	Ignored    uint64 // slots ignored in quarantine
 	Stale      uint64 // slots older than the incarnation's first
@@ -136,12 +146,15 @@ type Tracker struct {
 
 	phase  Phase
 	inc    incarnation
-	broken spans   // undecodable slots of inc: no replay can help
-	doubt  bool    // the last replay was empty: the next live slot asks again
-	bumps  []int64 // times of recent restarts, ms
-	until  int64   // end of quarantine, ms
-	seek   seek    // while Seeking or Verifying
-	fetch  fetch   // holes being asked for while Following
+	sure   bool         // the connection is to inc's process, by what came over it
+	prev   *incarnation // followed before inc; nil: none, or longer ago than a shadow lasts
+	prevAt int64        // when it was left, ms
+	broken spans        // undecodable slots of inc: no replay can help
+	doubt  bool         // the last replay was empty: the next live slot asks again
+	bumps  []int64      // times of recent restarts, ms
+	until  int64        // end of quarantine, ms
+	seek   seek         // while Seeking or Verifying
+	fetch  fetch        // holes being asked for while Following
 	stats  TrackerStats
 
 	// The step in progress.
@@ -192,8 +205,11 @@ func (t *Tracker) Step(nowMs int64, prior Prior, ev TrackerEvent) Output {
 	return t.out
 }
 
-// pass lets time pass: quarantine and holds end.
+// pass lets time pass: quarantine and holds end, shadows go.
 func (t *Tracker) pass() {
+	if t.prev != nil && t.nowMs-t.prevAt > crdt.ShadowMs {
+		t.prev = nil
+	}
 	switch {
 	case t.phase == Quarantined && t.nowMs >= t.until:
 		t.phase = Fresh
@@ -204,8 +220,10 @@ func (t *Tracker) pass() {
 }
 
 // heed follows the mesh to a higher epoch when that is the incarnation seen
-// here: the mesh's last slot is among ours, with the same time. Anything less
-// waits for proof, because slots of an old connection may still be queued.
+// here: the mesh's last slot is among ours with the same time, or its anchor
+// with the time that names it. Anything less waits for proof, because slots of
+// an old connection may still be queued. What the mesh knew under our epoch is
+// then joined to it.
 func (t *Tracker) heed() {
 	if t.phase == Following && t.inc.epoch != 0 && t.prior.Epoch == t.inc.epoch && t.prior.Anchor < t.inc.anchor {
 		t.inc.anchor, t.inc.anchorTS = max(t.prior.Anchor, 1), 0 // another owner met it earlier: its holes are ours to settle
@@ -213,10 +231,17 @@ func (t *Tracker) heed() {
 	if t.phase != Following || t.inc.epoch == 0 || t.prior.Epoch <= t.inc.epoch {
 		return
 	}
-	if ts := t.inc.time(t.prior.LastSeq); ts != 0 && ts == t.prior.LastTS {
-		t.inc.epoch, t.inc.anchor = t.prior.Epoch, t.prior.Anchor
-		t.stats.Adopted++
+	last, first := t.inc.time(t.prior.LastSeq), t.inc.time(t.prior.Anchor)
+	if (last == 0 || last != t.prior.LastTS) && (first == 0 || uint64(first/1000) != t.prior.Epoch) {
+		return
 	}
+	anchor := t.prior.Anchor
+	if t.prior.keeps(t.inc.epoch) {
+		t.out.Revive, anchor = t.inc.epoch, min(anchor, t.inc.anchor)
+		t.stats.Revived++
+	}
+	t.inc.epoch, t.inc.anchor = t.prior.Epoch, anchor
+	t.stats.Adopted++
 }
 
 // connected begins to find out which incarnation is at the other end. Without
@@ -228,7 +253,7 @@ func (t *Tracker) connected() {
 	// Slots held so far came over the connection before: perhaps from another
 	// process than the one that answers from now on.
 	t.stats.Discarded += uint64(len(t.seek.held))
-	t.seek = seek{}
+	t.seek, t.sure = seek{}, false
 	if t.prior.Epoch > t.inc.epoch {
 		t.adopt()
 	}
@@ -279,6 +304,10 @@ func (t *Tracker) admit(s crdt.Slot) {
 		t.restarted(s)
 		return
 	}
+	if t.outlived(&s) && !t.revive(t.inc) {
+		t.stats.Ignored++
+		return
+	}
 	t.accept(s)
 }
 
@@ -290,9 +319,11 @@ func (t *Tracker) accept(s crdt.Slot) {
 		t.stats.Stale++
 		return
 	case !asked && t.inc.known.has(s.Seq):
+		t.sure = t.sure || t.inc.same(&s)
 		t.stats.Duplicates++
 		return
 	}
+	t.sure = t.sure || t.inc.same(&s)
 	if t.inc.last != 0 && s.Seq > t.inc.last+1 {
 		t.stats.Gaps++
 	}
@@ -313,7 +344,7 @@ func (t *Tracker) restarted(s crdt.Slot) {
 		return
 	}
 	if t.replay && s.Seq > 1 {
-		t.search(Seeking, discover, 1)
+		t.searchAnew()
 		t.seek.suspect = true
 		t.hold(s)
 		return
@@ -335,6 +366,7 @@ func (t *Tracker) settleOn(s *crdt.Slot) bool {
 
 // adopt takes the mesh's incarnation over.
 func (t *Tracker) adopt() {
+	t.leave()
 	t.inc = incarnation{epoch: t.prior.Epoch, anchor: t.prior.Anchor, last: t.prior.LastSeq}
 	t.inc.remember(t.prior.LastSeq, t.prior.LastTS)
 	t.forget()
@@ -350,6 +382,8 @@ func (t *Tracker) mint(s *crdt.Slot) bool {
 		return false
 	}
 	epoch := max(uint64(s.TS/1000), old+1)
+	t.leave()
+	t.sure = true
 	t.inc = incarnation{epoch: epoch, anchor: s.Seq, anchorTS: s.TS}
 	t.forget()
 	t.out.Minted = true

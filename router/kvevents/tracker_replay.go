@@ -12,6 +12,7 @@ type question uint8
 const (
 	verify   question = iota // is it still the incarnation whose slot was asked for?
 	discover                 // which incarnation is it, and what is its earliest slot?
+	recall                   // is it the one before, whose last slot was asked for?
 	answered                 // decided; the rest of the replay is delivered
 )
 
@@ -97,12 +98,19 @@ func (t *Tracker) examine(s crdt.Slot) {
 	t.seek.bytes += len(s.Body)
 	changed := t.inc.judge(&s) == other
 	switch {
+	case t.seek.question == recall && t.prev != nil && t.prev.same(&s):
+		if t.revive(*t.prev) {
+			t.seek.base = t.inc.last
+			t.answer(false)
+		}
+	case t.seek.question == recall:
+		t.search(Seeking, discover, 1)
 	case t.inc.epoch == 0 || t.seek.proved:
 		t.answer(true)
 	case t.inc.same(&s):
 		t.answer(false)
 	case changed && t.seek.question == verify && t.seek.from > 1:
-		t.search(Seeking, discover, 1) // restarted: what is its earliest slot?
+		t.searchAnew() // restarted: what is its earliest slot?
 		t.seek.proved = true
 	case changed:
 		t.answer(true)
@@ -140,6 +148,8 @@ func (t *Tracker) replayEnded(complete bool) {
 		t.ask(t.seek.from, true)
 	case t.holding() && complete && t.seek.question == verify && t.seek.from > 1 && len(t.seek.got) == 0:
 		t.search(Verifying, discover, 1) // it has nothing that high: perhaps it restarted
+	case t.holding() && complete && t.seek.question == recall && len(t.seek.got) == 0:
+		t.search(Seeking, discover, 1)
 	case t.holding() && complete && len(t.seek.got) == 0 && len(t.seek.held) > 0:
 		t.contradicted()
 	case t.holding() && complete && len(t.seek.got) == 0 && t.inc.epoch != 0:
@@ -282,7 +292,7 @@ func (t *Tracker) attempt(again bool) {
 func (t *Tracker) fetched(s crdt.Slot) {
 	t.fetch.heard = true
 	if t.inc.judge(&s) == other {
-		t.search(Seeking, discover, 1)
+		t.searchAnew()
 		t.seek.suspect = true
 		return
 	}

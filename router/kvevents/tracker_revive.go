@@ -1,0 +1,58 @@
+package kvevents
+
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// silentUS is how long an incarnation says nothing, by the engine's clock,
+// before the one it outranked may be taken to have outlived it.
+const silentUS = 1_000_000
+
+// keeps reports whether an outranked epoch can be revived.
+func (p *Prior) keeps(epoch uint64) bool { return slices.Contains(p.Shadows, epoch) }
+
+// leave remembers what was followed, in case it turns out to be the present
+// incarnation after all.
+func (t *Tracker) leave() {
+	if t.inc.epoch != 0 {
+		was := t.inc
+		t.prev, t.prevAt = &was, t.nowMs
+	}
+	t.sure = false
+}
+
+// outlived reports whether a live slot proves that the engine never restarted:
+// it came over the connection to the outranked process, goes on where that one
+// was, is later than all that the incarnation above it ever said, and that one
+// has fallen silent. Two processes that both go on are no false alarm.
+func (t *Tracker) outlived(s *crdt.Slot) bool {
+	return t.sure && t.prior.Epoch > t.inc.epoch && s.Seq > t.inc.last && t.prior.LastTS != 0 &&
+		s.TS-t.prior.LastTS > silentUS && !t.prior.contradicts(s) && t.prior.keeps(t.inc.epoch)
+}
+
+// searchAnew looks for the incarnation that is there now. If the one followed
+// before this can still be revived it is asked for first.
+func (t *Tracker) searchAnew() {
+	if t.prev != nil && t.prior.keeps(t.prev.epoch) {
+		t.search(Seeking, recall, t.prev.last)
+		return
+	}
+	t.search(Seeking, discover, 1)
+}
+
+// revive follows an incarnation again that was outranked by a false alarm. It
+// counts as a restart: false means too many, and the stream is in quarantine.
+func (t *Tracker) revive(was incarnation) bool {
+	if !t.allowBump() {
+		return false
+	}
+	old := was.epoch
+	was.epoch = max(t.prior.Epoch, t.inc.epoch) + 1
+	t.inc, t.prev, t.sure = was, nil, true
+	t.forget()
+	t.out.Revive, t.out.Anew = old, true
+	t.stats.Revived++
+	return true
+}

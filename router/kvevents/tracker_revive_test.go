@@ -1,0 +1,169 @@
+package kvevents
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// step is one step of a script whose revival matters.
+func (s *script) step(ev TrackerEvent) Output {
+	s.now += 10
+	return s.tr.Step(s.now, s.prior, ev)
+}
+
+func (s *script) revives(ev TrackerEvent, want string) {
+	s.t.Helper()
+	out := s.step(ev)
+	got := fmt.Sprintf("%d as %d anchor %d", out.Revive, out.Epoch, out.Anchor)
+	if out.Anew {
+		got += " anew"
+	}
+	if out.Revive == 0 {
+		got = ""
+	}
+	for _, d := range out.Deliver {
+		got += fmt.Sprintf(" +%d", d.Seq)
+	}
+	if got != want {
+		s.t.Fatalf("%T%+v in %s:\n got %q\nwant %q", ev, ev, s.tr.Phase(), got, want)
+	}
+}
+
+// late is a slot of process 1 that was published ms after slot seq was due.
+func late(seq uint64, ms int64) crdt.Slot {
+	s := slot(1, seq)
+	s.TS += 1000 * ms
+	return s
+}
+
+// followed is a script that follows process 1 from slot 1 to 3.
+func followed(t *testing.T, replay bool) *script {
+	s := newScript(t, replay)
+	if replay {
+		s.do(Connected{}, "replay 1")
+		s.do(Replayed{slot(1, 1)}, deliver(1, 1, 1))
+		s.do(ReplayEnded{true}, "")
+	} else {
+		s.do(Connected{}, "")
+		s.do(Live{slot(1, 1)}, deliver(1, 1, 1))
+	}
+	s.do(Live{slot(1, 2)}, deliver(1, 1, 2))
+	s.do(Live{slot(1, 3)}, deliver(1, 1, 3))
+	return s
+}
+
+func TestTrackerReunitesTwoNamesOfOneIncarnation(t *testing.T) {
+	mine, theirs := epochOf(1, 1), epochOf(1, 2)
+	for name, prior := range map[string]Prior{
+		"by the mesh's last slot": {Epoch: mine + 7, Anchor: 2, LastSeq: 3, LastTS: slot(1, 3).TS},
+		"by the winner's anchor":  {Epoch: theirs, Anchor: 2, LastSeq: 9, LastTS: slot(1, 9).TS},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := followed(t, false)
+			s.prior = prior
+			s.prior.Shadows = []uint64{mine}
+			s.revives(Tick{}, fmt.Sprintf("%d as %d anchor 1", mine, prior.Epoch))
+			s.prior.Shadows, s.prior.Anchor = nil, 1
+			s.revives(Tick{}, "")
+			s.revives(Live{slot(1, 4)}, " +4")
+		})
+	}
+}
+
+func TestTrackerWithoutAShadowOnlyFollows(t *testing.T) {
+	s := followed(t, false)
+	s.prior = Prior{Epoch: epochOf(1, 1) + 7, Anchor: 2, LastSeq: 3, LastTS: slot(1, 3).TS}
+	s.revives(Tick{}, "")
+	if s.tr.Epoch() != s.prior.Epoch {
+		t.Fatalf("epoch %d", s.tr.Epoch())
+	}
+}
+
+// A restart that somebody else took for one, and of which nothing comes any
+// more, while the connection to the process it ended goes on.
+func TestTrackerRepublishesWhatOutlivedAFalseRestart(t *testing.T) {
+	mine := epochOf(1, 1)
+	s := followed(t, false)
+	s.prior = Prior{Epoch: mine + 500, Anchor: 2, LastSeq: 2, LastTS: slot(1, 3).TS + 1, Shadows: []uint64{mine}}
+	s.revives(Live{late(4, 900)}, " +4") // not silent for long enough: refused by the mesh
+	s.revives(Live{late(5, 1_100)}, fmt.Sprintf("%d as %d anchor 1 anew +5", mine, mine+501))
+	s.prior = Prior{Epoch: mine + 501, Anchor: 1, LastSeq: 5, LastTS: late(5, 1_100).TS}
+	s.revives(Live{late(6, 1_100)}, " +6")
+}
+
+// None of these is a proof.
+func TestTrackerDoesNotRepublish(t *testing.T) {
+	mine := epochOf(1, 1)
+	outranked := Prior{Epoch: mine + 500, Anchor: 2, LastSeq: 2, LastTS: slot(1, 3).TS + 1, Shadows: []uint64{mine}}
+	for name, change := range map[string]func(s *script){
+		"a new connection": func(s *script) {
+			after := s.prior
+			s.prior = Prior{Epoch: mine, Anchor: 1, LastSeq: 3, LastTS: slot(1, 3).TS}
+			s.step(Connected{})
+			s.prior = after
+		},
+		"no shadow":                       func(s *script) { s.prior.Shadows = nil },
+		"the other one goes on":           func(s *script) { s.prior.LastTS = late(5, 1_000).TS },
+		"the other one is another engine": func(s *script) { s.prior.LastSeq = 40 },
+		"its time is not known":           func(s *script) { s.prior.LastTS = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := followed(t, false)
+			s.prior = outranked
+			change(s)
+			if out := s.step(Live{late(5, 1_100)}); out.Revive != 0 {
+				t.Fatalf("revived: %+v", out)
+			}
+		})
+	}
+}
+
+// A stray batch of another process makes this peer see a restart; the replay
+// is still that of the process before.
+func TestTrackerRecallsTheIncarnationBefore(t *testing.T) {
+	mine := epochOf(1, 1)
+	s := followed(t, true)
+	s.do(Live{slot(2, 1)}, deliver(2, 1, 1))
+	stray := epochOf(2, 1)
+	s.prior = Prior{Epoch: stray, Anchor: 1, LastSeq: 1, LastTS: slot(2, 1).TS, Shadows: []uint64{mine}}
+	s.do(Live{slot(2, 3)}, deliver(2, 1, 3)) // a hole
+	s.do(Wanted{[]crdt.Span{{From: 2, To: 2}}}, "replay 1")
+	s.do(Replayed{slot(1, 1)}, "replay 3") // other: is it the one before?
+	s.revives(Replayed{slot(1, 3)}, fmt.Sprintf("%d as %d anchor 1 anew", mine, stray+1))
+	s.revives(Replayed{slot(1, 4)}, " +4")
+}
+
+func TestTrackerRecallsInVain(t *testing.T) {
+	s := followed(t, true)
+	s.do(Live{slot(2, 1)}, deliver(2, 1, 1))
+	s.prior = Prior{Epoch: epochOf(2, 1), Anchor: 1, LastSeq: 1, LastTS: slot(2, 1).TS, Shadows: []uint64{epochOf(1, 1)}}
+	s.now += bumpWindowMs / 2
+	s.do(Live{slot(3, 1)}, deliver(3, 1, 1)) // another restart: slot 1 needs no replay
+	s.prior.Epoch, s.prior.Shadows = epochOf(3, 1), []uint64{epochOf(1, 1), epochOf(2, 1)}
+	s.now += bumpWindowMs / 2
+	s.do(Live{slot(3, 3)}, deliver(3, 1, 3))
+	s.do(Wanted{[]crdt.Span{{From: 2, To: 2}}}, "replay 1")
+	s.do(Replayed{slot(4, 1)}, "replay 1") // slot 1 of process 2 is asked for
+	s.do(ReplayEnded{true}, "replay 1")
+	s.do(Replayed{slot(4, 1)}, deliver(4, 1, 1))
+}
+
+// More revivals than restarts are allowed are a quarantine like any other.
+func TestTrackerRevivalsAreRestarts(t *testing.T) {
+	mine := epochOf(1, 1)
+	s := followed(t, false)
+	last := int64(0)
+	for i := range uint64(3) {
+		s.prior = Prior{Epoch: mine + 500*(i+1), Anchor: 1, LastSeq: 2, LastTS: slot(1, 3).TS + last + 1, Shadows: []uint64{s.tr.Epoch()}}
+		last += 1_500_000
+		out := s.step(Live{late(4+i, last/1000)})
+		if revived := out.Revive != 0; revived != (i < 2) {
+			t.Fatalf("revival %d: %+v", i, out)
+		}
+	}
+	if s.tr.Phase() != Quarantined {
+		t.Errorf("phase %s", s.tr.Phase())
+	}
+}
