@@ -9,7 +9,9 @@ import (
 // Prefix is one much-shared piece of the tree.
 type Prefix struct {
 	Key     Key // last block
+	Head    Key // first block
 	Parent  Key // the block before this piece; 0 if unknown
+	Under   Key // Key of the nearest listed piece that this one continues, at its end, inside or later; 0 if none
 	Depth   int // blocks from the first known one up to Key
 	Blocks  int // blocks of this piece
 	Holders []Holder
@@ -72,42 +74,55 @@ func (r *Ranking) add(line uint32, blocks, score int) {
 // Prefixes describes what has been found, best first; what has gone since is
 // left out. It climbs at most maxClimb lines for each depth.
 func (r *Ranking) Prefixes() []Prefix {
+	listed := make(map[uint32]Key, len(r.best)) // line -> key of its piece
+	for _, e := range r.best {
+		if r.stands(e) {
+			listed[e.line] = r.t.lines.keys.at(e.line)[e.blocks-1]
+		}
+	}
 	var out []Prefix
 	for _, e := range slices.Backward(r.best) {
-		cold := r.t.lines.cold.at(e.line)
-		w := r.t.lines.hot.at(e.line).w.Load()
-		if w == 0 || r.t.lines.keys.at(e.line)[0] != e.head || wCount(w) < e.blocks {
+		key, ok := listed[e.line]
+		if !ok {
 			continue
 		}
+		w := r.t.lines.hot.at(e.line).w.Load()
 		set := uint32(w)
 		if w&wMixed != 0 {
 			set = r.t.mixed.at(set)[0].Load()
 		}
-		out = append(out, Prefix{
-			Key: r.t.lines.keys.at(e.line)[e.blocks-1], Parent: cold.parent,
-			Depth: r.t.climb(cold.parent) + e.blocks, Blocks: e.blocks,
-			Holders: r.t.sets.list(set),
-		})
+		p := Prefix{Key: key, Head: e.head, Parent: r.t.lines.cold.at(e.line).parent, Blocks: e.blocks, Holders: r.t.sets.list(set)}
+		p.Depth, p.Under = r.t.climb(p.Parent, listed)
+		p.Depth += e.blocks
+		out = append(out, p)
 	}
 	return out
 }
 
+// stands reports whether the line that was ranked is still the same.
+func (r *Ranking) stands(e ranked) bool {
+	w := r.t.lines.hot.at(e.line).w.Load()
+	return w != 0 && r.t.lines.keys.at(e.line)[0] == e.head && wCount(w) >= e.blocks
+}
+
 const maxClimb = 4096
 
-// climb counts the known blocks up to and including k.
-func (t *Tree) climb(k Key) (depth int) {
+// climb counts the known blocks up to and including k and finds what is listed
+// of the nearest line on the way.
+func (t *Tree) climb(k Key, listed map[uint32]Key) (depth int, under Key) {
 	for range maxClimb {
-		if k == 0 {
+		loc := t.lookup(k, t.hash(uint64(k)))
+		if k == 0 || loc == 0 {
 			break
 		}
-		loc := t.lookup(k, t.hash(uint64(k)))
-		if loc == 0 {
-			break
+		line := loc >> lineShift
+		if under == 0 {
+			under = listed[line]
 		}
 		depth += int(loc&lineMask) + 1
-		k = t.lines.cold.at(loc >> lineShift).parent
+		k = t.lines.cold.at(line).parent
 	}
-	return depth
+	return depth, under
 }
 
 // Top lists the n most shared prefixes in one step; O(lines).

@@ -35,12 +35,30 @@ func TestTopRanksByHoldersTimesBlocks(t *testing.T) {
 		t.Fatalf("%d prefixes", len(top))
 	}
 	for _, p := range top {
-		if !slices.Equal(p.Holders, []Holder{0, 1, 2}) || p.Depth > 40 || p.Key != prefix[p.Depth-1] {
+		if !slices.Equal(p.Holders, []Holder{0, 1, 2}) || p.Depth > 40 || p.Key != prefix[p.Depth-1] || p.Head != prefix[p.Depth-p.Blocks] {
 			t.Fatalf("prefix %+v", p)
 		}
 		if before := p.Depth - p.Blocks; before > 0 && p.Parent != prefix[before-1] {
 			t.Fatalf("prefix %+v hangs below %x, want %x", p, p.Parent, prefix[before-1])
 		}
+	}
+
+	byKey := map[Key]Prefix{}
+	for _, p := range tree.Top(1000) {
+		byKey[p.Key] = p
+	}
+	tails := 0
+	for _, p := range byKey {
+		above, ok := byKey[p.Under]
+		if begins := p.Depth == p.Blocks; begins == ok || ok && above.Depth >= p.Depth {
+			t.Errorf("prefix %+v is under %+v", p, above)
+		}
+		if len(p.Holders) == 1 && len(above.Holders) == 3 {
+			tails++
+		}
+	}
+	if tails != 3 {
+		t.Errorf("%d tails hang below the shared prefix, want 3: %+v", tails, byKey)
 	}
 
 	rank := tree.Rank(3)

@@ -153,6 +153,7 @@ func (p *Peer) keepHouse(ctx context.Context) {
 				vitals = now
 				p.publishVitals(now)
 				p.observeChanges(now)
+				p.recent.keep(now, p.metrics)
 				p.forgetDeparted(now)
 				p.reloadKeys()
 			}

@@ -63,4 +63,5 @@ func (p *Peer) record(s *scratch, cands []policy.Candidate, scores []float64, d 
 		c.Candidates = append(c.Candidates, o)
 	}
 	p.console.Decided(c)
+	p.hits.add(about.keys.Keys, d.Matched/max(1, about.keys.Grid))
 }

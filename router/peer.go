@@ -57,6 +57,8 @@ type Peer struct {
 	ingest   *ingest
 	console  *console.Console
 	shared   sharedPrefixes
+	hits     promptHits
+	recent   recent
 
 	transport *http.Transport // to replicas
 	traffic   traffic

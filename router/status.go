@@ -13,6 +13,7 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/gossip/mesh"
+	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/token"
@@ -210,12 +211,9 @@ func (p *Peer) meshStatus() console.Mesh {
 }
 
 // quantiles reads p50 and p99 in ms off a histogram of seconds.
-func quantiles(of prometheus.Histogram) console.Quantiles {
-	var out dto.Metric
-	if of.Write(&out) != nil {
-		return console.Quantiles{}
-	}
-	h := out.GetHistogram()
+func quantiles(of prometheus.Histogram) console.Quantiles { return quantilesOf(readHistogram(of)) }
+
+func quantilesOf(h *dto.Histogram) console.Quantiles {
 	q := console.Quantiles{Count: h.GetSampleCount()}
 	if q.Count == 0 {
 		return q
@@ -242,7 +240,7 @@ func (p *Peer) requestStatus(now time.Time) console.Requests {
 	return console.Requests{
 		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
 		CachedTokens: counterValue(m.cached), Rate: p.board.ownRate(now.UnixMilli()),
-		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead),
+		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead), Recent: p.recent.since(now, m),
 	}
 }
 
@@ -253,9 +251,18 @@ func (p *Peer) prefixes(n int) []console.Prefix {
 		names[r.Stream] = r.Name()
 	}
 	out := []console.Prefix{}
-	for _, t := range p.index.Top(n) {
+	top := p.index.Top(n)
+	hits, of := p.hits.count(top)
+	for i, t := range top {
 		q := console.Prefix{
-			Key: fmt.Sprintf("%016x", uint64(t.Key)), Parent: fmt.Sprintf("%016x", uint64(t.Parent)), Tokens: t.Depth * p.config().Grid, Blocks: t.Blocks,
+			Key: keyText(t.Key), Parent: keyText(t.Parent), Tokens: t.Depth * p.config().Grid, Blocks: t.Blocks,
+		}
+		if t.Under != 0 {
+			q.Under = keyText(t.Under)
+		}
+		if of > 0 {
+			share := float64(hits[i]) / float64(of)
+			q.HitShare = &share
 		}
 		for _, id := range t.Holders {
 			if name, ok := names[id]; ok {
@@ -268,6 +275,8 @@ func (p *Peer) prefixes(n int) []console.Prefix {
 	}
 	return out
 }
+
+func keyText(k radix.Key) string { return fmt.Sprintf("%016x", uint64(k)) }
 
 // problems says what an operator should look at, with a cure each.
 func problems(s *console.Status) []console.Problem {

@@ -134,6 +134,20 @@ type Requests struct {
 
 	TTFTMs  Quantiles `json:"ttft_ms"`  // to the first streamed byte, since the start
 	AddedMs Quantiles `json:"added_ms"` // from a request's arrival to its dispatch
+
+	Recent *Recent `json:"recent"` // the last minute; null just after the start
+}
+
+// Recent is what came through this peer lately.
+type Recent struct {
+	Seconds       float64   `json:"seconds"`
+	Total         uint64    `json:"total"`
+	Failed        uint64    `json:"failed"`
+	PromptTokens  uint64    `json:"prompt_tokens"`
+	MatchedTokens uint64    `json:"matched_tokens"`
+	CachedTokens  uint64    `json:"cached_tokens"`
+	TTFTMs        Quantiles `json:"ttft_ms"`
+	AddedMs       Quantiles `json:"added_ms"`
 }
 
 // Queue is who waits at this peer for room at the replicas.
@@ -181,10 +195,15 @@ type Disagg struct {
 // Prefix is one much-shared piece of the tree; never prompt text.
 type Prefix struct {
 	Key     string   `json:"key"`
-	Parent  string   `json:"parent"`
+	Parent  string   `json:"parent"` // of its first block
+	Under   string   `json:"under"`  // key of the nearest listed piece that it continues; "" if none is
 	Tokens  int      `json:"tokens"`
 	Blocks  int      `json:"blocks"`
 	Holders []string `json:"holders"`
+	// HitShare is the part of the last 512 prompts of this peer that found it
+	// cached where they went, be it only its first block; null before the first
+	// prompt.
+	HitShare *float64 `json:"hit_share"`
 }
 
 // Problem is something an operator should know, with what to do.

@@ -220,6 +220,8 @@ func (x *Index) Holes(id crdt.StreamID) []crdt.Span {
 // TopPrefix is one much-shared piece of the tree.
 type TopPrefix struct {
 	Key, Parent   radix.Key
+	Head          radix.Key // first block
+	Under         radix.Key // Key of the nearest listed piece that this one continues; 0 if none
 	Depth, Blocks int
 	Holders       []crdt.StreamID
 }

@@ -101,7 +101,7 @@ func (x *Index) Top(n int) (out []TopPrefix) {
 	var found []radix.Prefix
 	x.locked(func() { found = ranking.Prefixes() })
 	for _, p := range found {
-		t := TopPrefix{Key: p.Key, Parent: p.Parent, Depth: p.Depth, Blocks: p.Blocks}
+		t := TopPrefix{Key: p.Key, Head: p.Head, Parent: p.Parent, Under: p.Under, Depth: p.Depth, Blocks: p.Blocks}
 		for _, h := range p.Holders {
 			if id, ok := names[h]; ok {
 				t.Holders = append(t.Holders, id)
