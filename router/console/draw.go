@@ -1,7 +1,9 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,14 +42,19 @@ type Drawing struct {
 	Peers    []Row              `json:"peers"`
 	Columns  []string           `json:"columns"` // of the matrix; none if it is too large or small
 	Tree     []Branch           `json:"tree"`
+	Unit     string             `json:"unit"`     // what shares of the tree are shares of
 	Branches []Row              `json:"branches"` // the same as rows
 	Names    []string           `json:"names"`    // of the replicas, in the order of ticks
 }
 
 func drawStatus(s *Status) Drawing {
 	d := Drawing{Level: s.Level, Problems: s.Problems, Sparks: map[string]float64{}}
-	var loose int
-	d.Tree, loose = Forest(s.Prefixes, s.Grid)
+	byHits := false
+	d.Tree, byHits = Forest(s.Prefixes, s.Grid)
+	d.Unit = "of cached blocks"
+	if byHits {
+		d.Unit = "of the last prompts here that found it cached"
+	}
 	d.Replicas, d.Peers, d.Columns, d.Names = drawReplicas(s), drawPeers(s), columns(s), []string{}
 	for _, r := range s.Replicas {
 		d.Names = append(d.Names, r.Name)
@@ -66,34 +73,42 @@ func drawStatus(s *Status) Drawing {
 	d.Cells = map[string]string{
 		"label": s.Label, "verdict": s.Verdict, "mark": marks[s.Level], "name": s.Name, "version": s.Version, "policy": s.Policy,
 		"time": time.UnixMilli(s.TimeMs).Format("15:04:05"), "uptime": age(1000 * s.UptimeS),
-		"rate": "-", "rateNote": count(s.Requests.Total) + " through this peer, " + count(s.Requests.Failed) + " failed",
-		"cached": ratio(s.Requests.CachedTokens, s.Requests.PromptTokens), "cachedNote": "of " + count(s.Requests.PromptTokens) + " prompt tokens; " + ratio(s.Requests.MatchedTokens, s.Requests.PromptTokens) + " foreseen",
-		"ttft": millis(s.Requests.TTFTMs.P50), "ttftNote": "median; 99 % within " + millis(s.Requests.TTFTMs.P99),
-		"added": millis(s.Requests.AddedMs.P50), "addedNote": "median; 99 % within " + millis(s.Requests.AddedMs.P99),
-		"treeNote": treeText(&s.Tree, loose),
-		"meshNote": fmt.Sprintf("What one peer hears the others know %s later (99 %%: %s). Received %s, sent %s.",
-			millis(s.Mesh.PropagationMs.P50), millis(s.Mesh.PropagationMs.P99), sum(s.Mesh.BytesIn), sum(s.Mesh.BytesOut)),
+		"rate": "-", "rateNote": count(s.Requests.Total) + " through this peer since its start, " + count(s.Requests.Failed) + " failed",
+		"treeNote": treeText(&s.Tree, d.Unit),
+		"meshNote": fmt.Sprintf("What one peer hears the others know %s later (99 %%: %s). %d streams differ. Received %s, sent %s.",
+			millis(s.Mesh.PropagationMs.P50), millis(s.Mesh.PropagationMs.P99), s.Mesh.Divergent, sum(s.Mesh.BytesIn), sum(s.Mesh.BytesOut)),
 	}
 	if known {
 		d.Cells["rate"], d.Sparks["rate"] = fmt.Sprintf("%.1f", rate), rate
 	}
-	if s.Requests.PromptTokens > 0 {
-		d.Sparks["cached"] = float64(s.Requests.CachedTokens) / float64(s.Requests.PromptTokens)
-	}
-	for name, v := range map[string]*float64{"ttft": s.Requests.TTFTMs.P50, "added": s.Requests.AddedMs.P50} {
-		if v != nil {
-			d.Sparks[name] = *v
-		}
-	}
+	drawLately(&d, &s.Requests)
 	return d
 }
 
-func treeText(t *Tree, loose int) string {
-	text := fmt.Sprintf("%s cached blocks in %s, %s more predicted", count(t.Facts), sizeText(uint64(max(t.Bytes, 0))), count(t.Predicted))
-	if loose > 0 {
-		text += fmt.Sprintf("; %d pieces with an unlisted beginning are not drawn", loose)
+// drawLately fills the numbers that tell of the last minute; their notes tell
+// of all the time since the start.
+func drawLately(d *Drawing, r *Requests) {
+	is := r.Recent
+	if is == nil {
+		is = &Recent{}
 	}
-	return text
+	d.Cells["cached"] = ratio(is.CachedTokens, is.PromptTokens)
+	d.Cells["cachedNote"] = fmt.Sprintf("%s foreseen; since the start %s of %s", ratio(is.MatchedTokens, is.PromptTokens),
+		ratio(r.CachedTokens, r.PromptTokens), count(r.PromptTokens))
+	if is.PromptTokens > 0 {
+		d.Sparks["cached"] = float64(is.CachedTokens) / float64(is.PromptTokens)
+	}
+	for name, q := range map[string][2]Quantiles{"ttft": {is.TTFTMs, r.TTFTMs}, "added": {is.AddedMs, r.AddedMs}} {
+		d.Cells[name] = millis(q[0].P50)
+		d.Cells[name+"Note"] = fmt.Sprintf("median; 99 %% within %s; since the start %s and %s", millis(q[0].P99), millis(q[1].P50), millis(q[1].P99))
+		if q[0].P50 != nil {
+			d.Sparks[name] = *q[0].P50
+		}
+	}
+}
+
+func treeText(t *Tree, unit string) string {
+	return fmt.Sprintf("%s cached blocks in %s, %s more predicted. Height: share %s.", count(t.Facts), sizeText(uint64(max(t.Bytes, 0))), count(t.Predicted), unit)
 }
 
 // marks stand beside the colour of a level.
@@ -114,11 +129,12 @@ func drawReplicas(s *Status) []Row {
 	}
 	rows := []Row{}
 	for _, r := range s.Replicas {
-		row := Row{Key: r.Name, Class: levelOf(r.State), Bar: 100 * float64(r.Inflight) / float64(most)}
+		row := Row{Key: r.Name, Class: worse(levelOf(r.State), levelOf(r.Stream.State)), Bar: 100 * float64(r.Inflight) / float64(most)}
 		row.Cells = map[string]string{
 			"name": r.Name, "url": r.URL, "engine": engineText(&r), "role": r.Role, "state": stateText(&r),
 			"inflight": fmt.Sprint(r.Inflight), "uncached": count(uint64(max(r.Uncached, 0))), "cached": share(r.Cached), "kv": share(r.KVUse),
 			"blocks": count(r.Stream.Facts), "stream": r.Stream.State, "action": "drain", "detail": streamText(&r), "mark": marks[levelOf(r.State)],
+			"streamMark": marks[levelOf(r.Stream.State)],
 		}
 		if r.State == "draining" {
 			row.Cells["action"] = "undrain"
@@ -128,7 +144,19 @@ func drawReplicas(s *Status) []Row {
 		}
 		rows = append(rows, row)
 	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(severity[b.Class], severity[a.Class]) })
 	return rows
+}
+
+// severity brings what needs a look to the top of a table.
+var severity = map[string]int{LevelOK: 0, LevelWarn: 1, LevelBad: 2}
+
+// worse is the worse of two levels.
+func worse(a, b string) string {
+	if severity[b] > severity[a] {
+		return b
+	}
+	return a
 }
 
 func stateText(r *Replica) string {
@@ -185,16 +213,20 @@ func share(v *float64) string {
 }
 
 func drawPeers(s *Status) []Row {
-	rows, square := []Row{}, columns(s) != nil
+	rows, square, no := []Row{}, columns(s) != nil, 0
 	for _, p := range s.Peers {
 		word := peerWord(&p)
 		row := Row{Key: p.ID, Class: levelOf(word)}
 		row.Cells = map[string]string{
 			"name": p.Name, "address": p.Address, "state": word, "mark": marks[levelOf(word)], "rate": number(p.Rate, 1), "age": millis(p.ViewAgeMs),
-			"facts": maybe(p.Facts, count), "memory": maybe(p.Memory, sizeText), "version": dash(p.Version), "worst": worst(&p, s.Peers),
+			"facts": maybe(p.Facts, count), "memory": maybe(p.Memory, sizeText), "version": dash(p.Version), "worst": worst(&p, s.Peers), "no": "",
+		}
+		if square && p.State != "left" {
+			no++
+			row.Cells["no"] = fmt.Sprint(no)
 		}
 		if p.Self {
-			row.Cells["name"] += " (this one)"
+			row.Cells["name"] += " (this)"
 			row.Cells["age"] = "·"
 		}
 		if square && p.State != "left" {
@@ -280,9 +312,9 @@ func drawEvent(e *Event) Row {
 }
 
 func drawDecision(d *Decision) Row {
-	row := Row{Key: fmt.Sprint(d.Seq), Cells: map[string]string{
+	row := Row{Key: fmt.Sprint(d.Seq), Class: d.Reason, Cells: map[string]string{
 		"time": time.UnixMilli(d.TimeMs).Format("15:04:05.0"), "replica": d.Replica, "reason": d.Reason, "policy": d.Policy,
-		"tokens": fmt.Sprintf("%s/%s", count(uint64(max(d.Matched, 0))), count(uint64(max(d.Prompt, 0)))), "ttft": "",
+		"tokens": fmt.Sprintf("%s of %s", count(uint64(max(d.Matched, 0))), count(uint64(max(d.Prompt, 0)))), "ttft": "",
 	}}
 	if d.Prompt > 0 {
 		row.Bar = min(100, 100*float64(d.Matched)/float64(d.Prompt))

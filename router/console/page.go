@@ -26,7 +26,9 @@ var web embed.FS
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
-var pageTemplate = template.Must(template.ParseFS(web, "web/index.html"))
+var pageTemplate = template.Must(template.New("index.html").Funcs(template.FuncMap{
+	"no": func(i int) int { return i + 1 }, // of a column
+}).ParseFS(web, "web/index.html"))
 
 // page is what the template shows.
 type page struct {

@@ -42,9 +42,10 @@ function patch(parent, rows, kind) {
 }
 
 // --- sorting ---
-let sort = { by: '', down: false }
+let sort = { by: null, down: false } // null: as the peer lists them, trouble first
 let last = null
 function sorted(rows) {
+  if (sort.by === null) return rows
   const sign = sort.down ? -1 : 1
   return rows.toSorted((a, b) => sign * (sort.by ? a.sort[sort.by] - b.sort[sort.by] : 0) || (sort.by ? 1 : sign) * a.key.localeCompare(b.key, undefined, { numeric: true }))
 }
@@ -83,7 +84,8 @@ function matrix(d) {
   const names = d.columns ?? []
   document.documentElement.classList.toggle('wide-mesh', !names.length)
   $('.matrix').hidden = !names.length
-  if (names.length) same(byId('peer-head'), names.length, 'th').forEach((th, i) => { th.scope = 'col'; th.className = 'n age'; put(th, names[i]) })
+  byId('peers').classList.toggle('broad', names.length > 6)
+  if (names.length) same(byId('peer-head'), names.length, 'th').forEach((th, i) => { th.scope = 'col'; th.className = 'n age'; th.title = names[i]; put(th, String(i + 1)) })
   else all('#peer-head .age').forEach(e => e.remove())
   d.peers.forEach((p, row) => {
     const tr = byId('peer-rows').children[row], ages = p.ages ?? []
@@ -115,32 +117,35 @@ function status(d) {
   matrix(d)
   if (d.branches?.length) patch(byId('branch-rows'), d.branches, 'branch')
   icicle(d)
+  reach()
 }
 
 // --- icicle ---
 let drawn = ''
+const tall = 320
 function icicle(d) {
-  const root = byId('icicle'), now = JSON.stringify([d.tree, d.names])
-  if (now === drawn) return
+  const root = byId('icicle'), wide = root.clientWidth, now = JSON.stringify([d.tree, d.names, wide])
+  if (now === drawn || !wide) return
   drawn = now
   const focused = root.contains(document.activeElement) ? document.activeElement.dataset.key : null
-  const tall = 300, deepest = Math.max(1, d.names.length)
+  const deepest = Math.max(1, ...d.tree.map(b => b.to)), n = Math.max(1, d.names.length)
   root.replaceChildren(...d.tree.map((b, i) => {
-    const row = d.branches[i], held = b.holders.length / deepest
+    const cells = d.branches[i].cells, held = b.holders.length / n, w = wide * b.w - 12, h = tall * b.h
     const box = svg('svg', { x: 100 * b.x + '%', y: 100 * b.y + '%', width: 100 * b.w + '%', height: 100 * b.h + '%', role: 'treeitem', 'aria-level': b.level, tabindex: -1 })
-    box.dataset.key = row.key
+    box.dataset.key = d.branches[i].key
     box.classList.toggle('deep', held > .85 && b.key !== '')
-    const text = b.key ? `${row.cells.name}: tokens ${row.cells.tokens}, held by ${row.cells.held} (${row.cells.holders}), ${row.cells.share} of cached blocks`
-      : `${b.bundled} small prefixes, ${row.cells.share} of cached blocks`
+    const name = b.key ? `${cells.name} ${(b.to - b.from).toLocaleString('en')} tok ${cells.held}` : cells.name
+    const text = b.key ? `${name}: tokens ${cells.tokens}, held by ${cells.holders}; ${cells.share} ${d.unit}` : `${name}: ${b.bundled} small or unused prefixes; ${cells.share} ${d.unit}`
     box.setAttribute('aria-label', text)
     box.append(svg('rect', { class: 'b', width: '100%', height: '100%', 'fill-opacity': b.key ? held > .85 ? 1 : .1 + .45 * held : .07 }))
-    if (b.h * tall > 15) {
-      const label = svg('text', { x: 7, y: Math.min(16, b.h * tall / 2 + 4.5) })
-      label.textContent = b.key ? `${row.cells.name}  ${(b.to - b.from).toLocaleString('en')} tok  ${row.cells.held}` : row.cells.name
+    const said = [name, name.split(' ')[0]].find(s => s.length * 7 < w)
+    if (h > 14 && said) {
+      const label = svg('text', { x: 6, y: Math.min(16, h / 2 + 4.5) })
+      label.textContent = said
       box.append(label)
     }
-    if (b.h * tall > 36 && d.names.length <= 48 && b.key) {
-      d.names.forEach((n, j) => box.append(svg('rect', { class: 'tick' + (b.holders.includes(n) ? ' on' : ''), x: 7 + 6 * j, y: 23, width: 4, height: 9 })))
+    if (h > 36 && 6 * n < w && b.key) {
+      d.names.forEach((r, j) => box.append(svg('rect', { class: 'tick' + (b.holders.includes(r) ? ' on' : ''), x: 6 + 6 * j, y: 23, width: 4, height: 9 })))
     }
     box.onpointerenter = box.onfocus = () => light(b.holders, text)
     box.onpointerleave = box.onblur = () => light([], '')
@@ -150,13 +155,26 @@ function icicle(d) {
   const start = items.find(e => e.dataset.key === focused) ?? items[0]
   start?.setAttribute('tabindex', 0)
   if (focused !== null) start?.focus()
+  root.append(...d.tree.filter(b => b.gap > 0).map(b => {
+    const y = 100 * b.y + 50 * b.h + '%'
+    return svg('line', { class: 'gap', x1: 100 * (b.from - b.gap) / deepest + '%', x2: 100 * b.x + '%', y1: y, y2: y })
+  }))
+  const step = 2 ** Math.ceil(Math.log2(deepest / 10))
+  byId('axis').replaceChildren(...Array.from({ length: Math.ceil(deepest / step) }, (_, i) => {
+    const e = document.createElement('span')
+    e.textContent = (i * step).toLocaleString('en') + (i ? '' : ' tokens')
+    e.style.left = 100 * i * step / deepest + '%'
+    return e
+  }))
+  root.classList.toggle('bare', !d.tree.length)
 }
+new ResizeObserver(() => { if (last) icicle(last); reach() }).observe(byId('icicle').parentElement)
 function light(names, text) {
   put(byId('told'), text)
   for (const tr of byId('replica-rows').children) tr.classList.toggle('lit', names.includes(tr.dataset.key))
 }
 byId('icicle').onkeydown = e => {
-  const items = [...e.currentTarget.children], at = items.indexOf(document.activeElement)
+  const items = all('[role=treeitem]', e.currentTarget), at = items.indexOf(document.activeElement)
   if (at < 0) return
   const level = i => +items[i].getAttribute('aria-level')
   const step = (from, by, ok) => { for (let i = from + by; i >= 0 && i < items.length; i += by) if (ok(i)) return i; return from }
@@ -171,7 +189,18 @@ byId('icicle').onkeydown = e => {
   items[to()].setAttribute('tabindex', 0)
   items[to()].focus()
 }
-byId('as-list').onchange = e => document.documentElement.classList.toggle('list', e.target.checked)
+byId('as-list').onchange = e => {
+  document.documentElement.classList.toggle('list', e.target.checked)
+  if (last) icicle(last)
+  reach()
+}
+// What scrolls can be reached by keyboard, what does not is no stop.
+function reach() {
+  for (const e of all('.scroll, #problems')) {
+    if (e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1) e.tabIndex = 0
+    else e.removeAttribute('tabindex')
+  }
+}
 
 // --- logs ---
 function log(id, row, kind) {
@@ -243,7 +272,9 @@ document.addEventListener('visibilitychange', () => {
   if (document.hidden) { stop?.abort(); stop = null } else { heard = Date.now(); follow() }
 })
 setInterval(() => {
-  const old = Date.now() - heard > 3000
+  const old = Date.now() - heard > 3000, lost = byId('lost')
+  if (old && lost.hidden) put(lost, `✕ No news from ${$('[data-f=name]').textContent} since ${new Date(heard).toLocaleTimeString('en-GB')}. What you see is from then. Trying again.`)
+  lost.hidden = !old
   document.body.classList.toggle('stale', old)
   document.body.classList.toggle('live', !old)
   put(byId('live'), old ? `not live: nothing heard for ${Math.round((Date.now() - heard) / 1000)} s` : 'live')
