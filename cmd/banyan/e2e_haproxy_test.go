@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -177,6 +178,7 @@ type tier struct {
 	t      *testing.T
 	cfg    string
 	ports  [slots]string // public address of each slot
+	admin  [slots]string // admin address, if it matters
 	living map[int]*process
 	names  map[int]string // of the living
 	count  int
@@ -202,7 +204,7 @@ func (tr *tier) start(slot int) {
 	tr.count++
 	args := []string{
 		"serve", "--config", tr.cfg, "--mesh.name", name, "--http.listen", tr.ports[slot],
-		"--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0",
+		"--admin.listen", cmp.Or(tr.admin[slot], "127.0.0.1:0"), "--mesh.bind", "127.0.0.1:0",
 	}
 	var seeds []string
 	for _, i := range slices.Sorted(maps.Keys(tr.living)) {

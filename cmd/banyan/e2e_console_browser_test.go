@@ -1,0 +1,249 @@
+//go:build e2e
+
+package main
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/console"
+)
+
+// views are the sizes that pages are judged at; 720 wide is 200 % of 1440.
+var views = []struct {
+	name          string
+	width, height int
+}{{"laptop", 1440, 900}, {"tablet", 1024, 768}, {"zoomed", 720, 450}, {"phone", 390, 844}}
+
+// Every made-up mesh at every size, light and dark: no complaint, nothing cut
+// off, nothing an accessibility checker finds.
+func TestConsolePagesInABrowser(t *testing.T) {
+	b := startBrowser(t)
+	axe := axeSource(t)
+	for name, m := range madeUpPages {
+		t.Run(name, func(t *testing.T) {
+			c := console.New(m.status)
+			m.chatter(c)
+			server := httptest.NewServer(c.Handler())
+			t.Cleanup(server.Close)
+			t.Cleanup(c.Close)
+			p := b.open(t, server.URL+"/")
+			p.until("the page is live", `document.body.classList.contains('live')`)
+			for _, scheme := range []string{"light", "dark"} {
+				for _, v := range views {
+					p.view(v.width, v.height, scheme)
+					where := fmt.Sprintf("%s-%s-%s", name, v.name, scheme)
+					var wide int
+					p.eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &wide)
+					if wide > 0 {
+						t.Errorf("%s: %d pixels stick out", where, wide)
+					}
+					p.shoot(where)
+					if axe != "" && v.name != "tablet" {
+						p.accessible(where, axe)
+					}
+				}
+			}
+			p.judge(server.URL)
+		})
+	}
+}
+
+// rows are the texts of a table's cells by the name of its row.
+func (p *tab) rows(table string) map[string][]string {
+	p.t.Helper()
+	var out map[string][]string
+	p.eval(`Object.fromEntries([...document.querySelectorAll('#`+table+` > tr')].map(r =>
+		[r.querySelector('th [data-f=name]').textContent, [...r.querySelectorAll(':scope > td')].map(c => c.textContent.trim())]))`, &out)
+	return out
+}
+
+// The page of a real mesh under traffic, seen and used as people do: what is
+// drawn, the keyboard, a drain, a peer that dies and comes back.
+func TestConsoleOfAMeshInABrowser(t *testing.T) {
+	b := startBrowser(t)
+	axe := axeSource(t)
+	replicas := []*process{replicaProcess(t, "r0"), replicaProcess(t, "r1"), replicaProcess(t, "r2")}
+	tr := newTier(t, replicas)
+	for slot := range 3 {
+		tr.admin[slot] = freePort(t)
+		tr.start(slot)
+	}
+	eventually(t, "all peers are ready", func() bool {
+		for _, p := range tr.living {
+			if st := p.status(); st == nil || !st.Ready || len(st.Peers) != 3 {
+				return false
+			}
+		}
+		return true
+	})
+	r := &record{}
+	talk := func(slot int) talkers {
+		return talkers{
+			set: fmt.Sprint(slot), url: "http://" + tr.ports[slot], clients: 4, output: [2]int{20, 60}, turns: 6,
+			think: [2]time.Duration{100 * time.Millisecond, 400 * time.Millisecond},
+		}
+	}
+	end := r.run(talk(0), talk(1), talk(2))
+	defer end()
+
+	origin := "http://" + tr.admin[0]
+	p := b.open(t, origin+"/")
+	t.Run("drawn", func(t *testing.T) { p.drawsTheMesh(t) })
+	t.Run("accessible", func(t *testing.T) {
+		p.t = t
+		for _, scheme := range []string{"light", "dark"} {
+			p.view(1440, 900, scheme)
+			p.shoot("mesh-laptop-" + scheme)
+			if axe != "" {
+				p.accessible("mesh "+scheme, axe)
+			}
+		}
+		p.view(390, 844, "light")
+		p.shoot("mesh-phone-light")
+		p.view(1440, 900, "light")
+	})
+	t.Run("keyboard", func(t *testing.T) { p.obeysTheKeyboard(t) })
+	p.t = t
+	p.judge(origin)
+
+	t.Run("peer lost and back", func(t *testing.T) {
+		p.t = t
+		_ = tr.living[0].cmd.Process.Kill()
+		<-tr.living[0].done
+		p.until("the page says that it is not live", `document.body.classList.contains('stale') && !document.getElementById('lost').hidden`)
+		if said := p.text(`document.getElementById('lost').textContent`); !strings.Contains(said, "No news from p0 since ") {
+			t.Errorf("the page says %q", said)
+		}
+		p.shoot("mesh-lost")
+		delete(tr.living, 0)
+		tr.start(0)
+		p.until("the page is live again and shows the new peer", `document.body.classList.contains('live') &&
+			document.getElementById('lost').hidden && document.querySelector('header [data-f=name]').textContent === 'p3'`)
+		p.forgive() // refused connections
+	})
+	end()
+	t.Run("without script", func(t *testing.T) {
+		p.t = t
+		p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+		p.do("Page.navigate", map[string]any{"url": origin + "/?static"}, nil)
+		p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+		p.until("the page is another one", `location.search === '?static' && document.readyState === 'complete'`)
+		if got := p.rows("replica-rows"); len(got) != 3 {
+			t.Errorf("without script: %v", got)
+		}
+		p.shoot("mesh-noscript")
+		p.judge(origin)
+	})
+}
+
+// drawsTheMesh waits for each thing an operator looks for.
+func (p *tab) drawsTheMesh(t *testing.T) {
+	p.t = t
+	p.until("the page is live", `document.body.classList.contains('live')`)
+	p.until("the verdict", `document.getElementById('verdict').textContent.includes('3/3 peers, 3/3 replicas, 0 divergent')`)
+	number := `(name => parseFloat(document.querySelector('.numbers [data-f=' + name + ']').textContent))`
+	p.until("requests a second", number+`('rate') > 1`)
+	p.until("a live share of cached tokens", number+`('cached') > 5`)
+	p.until("a live time to first token", number+`('ttft') > 0`)
+	p.until("lines of the last minutes", `document.querySelectorAll('.spark polyline[points]').length === 4`)
+	p.until("a replica with load", `[...document.querySelectorAll('#replica-rows [data-f=inflight]')].some(e => +e.textContent > 0)`)
+	p.until("cached shares and blocks of every replica", `[...document.querySelectorAll('#replica-rows > tr')].every(r =>
+		/%$/.test(r.querySelector('[data-f=cached]').textContent) && parseFloat(r.querySelector('[data-f=blocks]').textContent) > 0)`)
+	p.until("view ages between all peers", `document.querySelectorAll('#peer-rows .age').length === 9 &&
+		[...document.querySelectorAll('#peer-rows .age')].filter(e => /^\d+!?$/.test(e.textContent)).length === 6`)
+	p.until("how late the others know", `/know \d[\d.]* m?s later.* 0 streams differ/.test(document.querySelector('[data-f=meshNote]').textContent)`)
+	p.until("the tree by hits", `document.querySelectorAll('#icicle [role=treeitem]').length > 3 &&
+		document.querySelector('[data-f=treeNote]').textContent.includes('of the last prompts')`)
+	label := p.text(`document.querySelector('#icicle [role=treeitem]').getAttribute('aria-label')`)
+	if !regexp.MustCompile(`^[0-9a-f]{8} [\d,]+ tok \d/3: tokens .*, held by r\d.*; \d+ % of the last prompts`).MatchString(label) {
+		t.Errorf("the first branch says %q", label)
+	}
+	for name, cells := range p.rows("replica-rows") {
+		if !strings.HasPrefix(name, "r") || len(cells) < 9 || !strings.Contains(cells[0], "up") {
+			t.Errorf("%s: %q", name, cells)
+		}
+	}
+	p.until("decisions with reasons", `[...document.querySelectorAll('#decisions > li')].filter(e =>
+		/^(prefix|load|spill|session|stale|only)$/.test(e.querySelector('[data-f=reason]').textContent)).length >= 5`)
+	p.until("events", `document.querySelectorAll('#events > li:not(.none)').length > 0`)
+}
+
+// focused describes what has the focus.
+const focused = `(e => (e.id || e.className.baseVal || e.className || '') + ' ' + e.tagName.toLowerCase() + ' ' + (e.getAttribute('aria-label') || e.textContent).trim().slice(0, 40))(document.activeElement)`
+
+func (p *tab) obeysTheKeyboard(t *testing.T) {
+	p.t = t
+	p.eval(`document.activeElement.blur(); window.scrollTo(0, 0)`, nil)
+	p.press("Tab")
+	if on := p.text(focused); !strings.HasPrefix(on, "skip a") {
+		t.Errorf("the first stop is %q", on)
+	}
+	// Sorting.
+	p.until("a heading has the focus", p.tabTo(`th[data-sort=inflight] button`))
+	p.press("Enter")
+	p.press("Enter")
+	if sorted := p.text(`document.querySelector('th[data-sort=inflight]').getAttribute('aria-sort')`); sorted != "descending" && sorted != "ascending" {
+		t.Errorf("sorted %q", sorted)
+	}
+	// The details of a replica, and a drain.
+	p.until("a replica has the focus", p.tabTo(`#replica-rows summary`))
+	p.press("Enter")
+	p.until("its details are open", `document.activeElement.parentElement.open && /digest [0-9a-f]{16}/.test(document.activeElement.parentElement.textContent)`)
+	p.press("Enter")
+	p.until("the button has the focus", p.tabTo(`#replica-rows tr[data-key=r1] [data-act]`))
+	p.press("Enter")
+	p.until("it asks first", `document.getElementById('ask').open && document.getElementById('ask').textContent.includes('Every peer of the mesh stops sending new requests to r1')`)
+	p.shoot("mesh-ask")
+	p.press("Escape")
+	p.until("nothing happened", `!document.getElementById('ask').open && document.activeElement.matches('[data-act]')`)
+	for _, want := range []string{"draining", "up"} {
+		p.press("Enter")
+		p.until("it asks again", `document.getElementById('ask').open`)
+		p.until("yes has the focus", p.tabTo(`#ask .do`))
+		p.press("Enter")
+		p.until("r1 is "+want, `document.querySelector('#replica-rows tr[data-key=r1] [data-f=state]').textContent === '`+want+`'`)
+		p.eval(`document.querySelector('#replica-rows tr[data-key=r1] [data-act]').focus()`, nil)
+	}
+	// The tree.
+	p.until("the tree has the focus", p.tabTo(`#icicle [role=treeitem]`))
+	first := p.text(focused)
+	p.press("ArrowRight")
+	inner := p.text(focused)
+	p.press("ArrowLeft")
+	p.press("End")
+	last := p.text(focused)
+	p.press("Home")
+	if home := p.text(focused); home != first || inner == first || last == first {
+		t.Errorf("home is %q, was %q; right %q, end %q", home, first, inner, last)
+	}
+	p.until("its holders are lit", `document.querySelectorAll('#replica-rows tr.lit').length > 0 && document.getElementById('told').textContent !== ''`)
+	p.shoot("mesh-tree-focus")
+	// A decision and its candidates.
+	p.until("a decision has the focus", p.tabTo(`#decisions summary`))
+	p.press("Enter")
+	p.until("it shows its candidates with scores", `(d => d.open && d.querySelectorAll('tbody tr').length === 3 && d.querySelectorAll('tr.chosen').length === 1 &&
+		/\d/.test(d.querySelector('[data-f=score]').textContent))(document.querySelector('#decisions [open]'))`)
+	p.until("the list holds still", `!document.getElementById('paused').hidden`)
+	p.shoot("mesh-decision")
+	p.press("Enter")
+}
+
+// tabTo presses Tab until an element has the focus and gives an expression that
+// tells whether it does.
+func (p *tab) tabTo(selector string) (has string) {
+	p.t.Helper()
+	has = `document.activeElement.matches(` + "`" + selector + "`" + `)`
+	for range 60 {
+		var there bool
+		if p.eval(has, &there); there {
+			break
+		}
+		p.press("Tab")
+	}
+	return has
+}
