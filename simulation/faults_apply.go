@@ -145,7 +145,7 @@ func (r *faultRun) kill(slot int, back bool) func() {
 
 // end stops a peer; its connections end.
 func (p *faultPeer) end() {
-	p.alive, p.backlog = false, nil
+	p.alive, p.died, p.backlog = false, p.run.now, nil
 	p.run.net.breakPipes(func(x, _ *faultPeer) bool { return x == p })
 }
 

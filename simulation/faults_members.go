@@ -63,7 +63,7 @@ func (r *faultRun) checkRegisters(x *faultPeer) {
 		if s.up {
 			delete(held, s.id)
 		}
-		if y.id != s.id && y.alive {
+		if y.id != s.id && (y.alive || y.died == r.now) {
 			delete(held, y.id)
 		}
 		if y.draining {

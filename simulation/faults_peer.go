@@ -24,7 +24,8 @@ type faultPeer struct {
 	wake  int64 // true time of the next tick planned; 0 none
 
 	alive    bool
-	left     bool // drained and gone: a goodbye, no failure
+	died     int64 // when
+	left     bool  // drained and gone: a goodbye, no failure
 	draining bool
 	stalled  bool
 	backlog  []func() // what came while stalled

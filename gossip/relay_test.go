@@ -1,0 +1,36 @@
+package gossip_test
+
+import (
+	"testing"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/gossip/gossiptest"
+)
+
+// A peer that knows x to be dead takes no register of x from one that does not
+// know it yet: digests carry the tables of all (I8, property 13).
+func TestRelayedLoadOfADeadPeerIsNotSummed(t *testing.T) {
+	n := gossiptest.New(gossiptest.Config{Seed: 1})
+	x, y, z := n.Add(), n.Add(), n.Add()
+	n.Run(3_000)
+	id := crdt.NewStreamID("http://r", 0)
+	x.State.SetLoad(id, crdt.Load{Waiting: 5})
+	n.Post(x, gossip.LoadChanged{Urgent: true})
+	if !n.RunUntil(5_000, func() bool { return y.State.Waiting(id) == 5 && z.State.Waiting(id) == 5 }) {
+		t.Fatal("x's load was not heard")
+	}
+	n.Cut(x, y)
+	n.Cut(y, x)
+	n.Post(y, gossip.MemberDown{Peer: x.ID})
+	rounds := z.Core.Stats().Rounds
+	for z.Core.Stats().Rounds < rounds+10 {
+		n.Run(500)
+		if got := y.State.Waiting(id); got != 0 {
+			t.Fatalf("y counts %d requests of a peer that is dead to it", got)
+		}
+	}
+	if got := z.State.Waiting(id); got != 5 {
+		t.Errorf("z, to which x lives, counts %d, want 5", got)
+	}
+}
