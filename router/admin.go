@@ -16,14 +16,13 @@ import (
 )
 
 // adminHandler is the admin listener: status, metrics, drain, events by HTTP.
-// What changes something is refused to pages of other origins.
 func (p *Peer) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Status()) })
 	mux.HandleFunc("GET /v1/tree", p.serveTree)
 	mux.HandleFunc("POST /v1/replicas/{id...}", p.serveIntent)
-	mux.HandleFunc("POST /v1/kv-events", p.serveEvents)
+	mux.HandleFunc("POST "+eventsPath, p.serveEvents)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", p.serveReady)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -34,7 +33,11 @@ func (p *Peer) adminHandler() http.Handler {
 	for _, pattern := range []string{"GET /{$}", "GET /console/", "GET /v1/watch", "GET /v1/decisions"} {
 		mux.Handle(pattern, page)
 	}
-	return http.NewCrossOriginProtection().Handler(mux)
+	guarded := p.guardAdmin(mux)
+	if p.config().Admin.TLS.ClientCA != "" {
+		return exempt(healthPaths, p.needCertificate("admin", guarded), guarded)
+	}
+	return guarded
 }
 
 // publicHandler is the OpenAI listener.
@@ -45,8 +48,9 @@ func (p *Peer) publicHandler(api http.Handler) http.Handler {
 	root := http.NewServeMux()
 	root.Handle("/healthz", proxy.Closing(p.draining.Load, mux))
 	root.Handle("/readyz", proxy.Closing(p.draining.Load, mux))
-	if p.keys != nil {
-		api = p.keys.guard(api)
+	api = p.guardClients(api)
+	if p.config().HTTP.TLS.ClientCA != "" {
+		api = p.needCertificate("http", api)
 	}
 	root.Handle("/", proxy.Closing(p.draining.Load, api))
 	return root

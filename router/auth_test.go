@@ -3,33 +3,35 @@ package router
 import (
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-func keysFile(t *testing.T, lines ...string) string {
+// guarding is a peer with nothing but what its guards read.
+func guarding(t *testing.T, change func(*Config)) *Peer {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func TestOnlyKnownKeysPassAndAreTakenOff(t *testing.T) {
-	key, line := NewClientKey("team:a")
-	k, err := openKeys(keysFile(t, "# clients", "", line))
+	cfg := DefaultConfig()
+	cfg.Mesh.Insecure = true
+	change(&cfg)
+	r, err := makeRules(&cfg, nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reached http.Header
-	h := k.guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = r.Header.Clone() }))
+	p := &Peer{metrics: newMetrics(prometheus.NewRegistry(), "test")}
+	p.rules.Store(r)
+	return p
+}
+
+func TestOnlyKnownKeysPassAndAreTakenOff(t *testing.T) {
+	key, line := NewKey("team:a")
+	p := guarding(t, func(c *Config) { c.Auth.KeysFile = fileOf(t, line) })
+	var reached *http.Request
+	h := p.guardClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = r }))
 	for header, want := range map[string]int{
-		"Bearer " + key: 200, "Bearer " + key + "x": 401, "Bearer ": 401, "": 401, "Basic " + key: 401, key: 401,
-		"Bearer " + line[strings.LastIndexByte(line, ':')+1:]: 401, // a leaked hash is no key
+		"Bearer " + key: 200, "bearer  " + key: 200, "Bearer " + key + "x": 401, "Bearer ": 401, "": 401, "Basic " + key: 401, key: 401,
 	} {
 		reached = nil
 		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
@@ -39,45 +41,57 @@ func TestOnlyKnownKeysPassAndAreTakenOff(t *testing.T) {
 		if w.Code != want || (reached != nil) != (want == 200) {
 			t.Errorf("%q: %d, want %d", header, w.Code, want)
 		}
-		if reached.Get("Authorization") != "" {
-			t.Error("the router's key reached the data path")
-		}
 		if want == 401 && !strings.Contains(w.Body.String(), `"code":"invalid_api_key"`) {
 			t.Errorf("body %s", w.Body)
 		}
+		if reached != nil && reached.Header.Get("Authorization") != "" {
+			t.Error("the router's key reached the data path")
+		}
+	}
+	if n := counterValue(p.metrics.refused.WithLabelValues("http", "key")); n != 5 {
+		t.Errorf("%d refusals are counted", n)
 	}
 }
 
-func TestChangedKeysAreTakenUpAndBrokenOnesAreNot(t *testing.T) {
-	key, line := NewClientKey("a")
-	path := keysFile(t, line)
-	k, err := openKeys(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, otherLine := NewClientKey("b")
-	write := func(text string, at time.Time) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+// A key says whose request it is; the header counts only where no key does.
+func TestAKeyBindsItsTenant(t *testing.T) {
+	own, ownLine := NewKey("own")
+	blue, blueLine := NewKey("a", "tenant=blue")
+	gateway, gatewayLine := NewKey("gateway", "tenant=*")
+	keyed := guarding(t, func(c *Config) { c.IsolateBy, c.Auth.KeysFile = "X-Tenant", fileOf(t, ownLine, blueLine, gatewayLine) })
+	open := guarding(t, func(c *Config) { c.IsolateBy = "X-Tenant" })
+	for name, tc := range map[string]struct {
+		peer   *Peer
+		key    string
+		given  []string
+		code   int
+		tenant string
+	}{
+		"a key stands for its own name":        {keyed, own, nil, 200, "own"},
+		"or for the tenant of its line":        {keyed, blue, nil, 200, "blue"},
+		"which may be said":                    {keyed, blue, []string{"blue"}, 200, "blue"},
+		"another one may not":                  {keyed, blue, []string{"red"}, 403, ""},
+		"not even none":                        {keyed, blue, []string{""}, 403, ""},
+		"nor two":                              {keyed, blue, []string{"blue", "red"}, 400, ""},
+		"a gateway is believed":                {keyed, gateway, []string{"red"}, 200, "red"},
+		"but not with what it let through":     {keyed, gateway, []string{"blue", "red"}, 400, ""},
+		"without keys the header says":         {open, "", []string{"red"}, 200, "red"},
+		"without a header it is the nameless":  {open, "", nil, 200, ""},
+		"without keys two are refused as well": {open, "", []string{"blue", "red"}, 400, ""},
+	} {
+		tenant, reached := "", false
+		h := tc.peer.guardClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tenant, reached = r.Header.Get("X-Tenant"), true }))
+		r := httptest.NewRequest(http.MethodPost, "/v1/completions", nil)
+		if tc.key != "" {
+			r.Header.Set("Authorization", "Bearer "+tc.key)
 		}
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
+		for _, v := range tc.given {
+			r.Header.Add("X-Tenant", v)
 		}
-	}
-	write(otherLine, time.Now().Add(time.Minute))
-	if changed, err := k.reload(); !changed || err != nil || k.name(other) != "b" || k.name(key) != "" {
-		t.Fatalf("changed %v, err %v", changed, err)
-	}
-	write("b:nothex", time.Now().Add(2*time.Minute))
-	if _, err := k.reload(); err == nil || k.name(other) != "b" {
-		t.Errorf("err %v: a broken file must change nothing", err)
-	}
-}
-
-func TestKeyFileFaultsNameTheLine(t *testing.T) {
-	for _, bad := range []string{"nocolon", ":abc", "a:zz", "a:" + strings.Repeat("0", 63)} {
-		if _, err := parseKeys([]byte("# ok\n" + bad)); err == nil || !strings.Contains(err.Error(), "line 2") {
-			t.Errorf("%q: %v", bad, err)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tc.code || reached != (tc.code == 200) || tenant != tc.tenant {
+			t.Errorf("%s: %d as %q, want %d as %q", name, w.Code, tenant, tc.code, tc.tenant)
 		}
 	}
 }

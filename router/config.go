@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -40,11 +41,17 @@ type HTTPConfig struct {
 	Listen         string        `yaml:"listen" doc:"OpenAI API listener"`
 	ConnectionAge  time.Duration `yaml:"connection_age" doc:"client connections end after this (+-20 %), never mid-answer; 0 = never"`
 	PolicyOverride bool          `yaml:"policy_override" doc:"allow the X-Banyan-Policy request header"`
+	TLS            TLSConfig     `yaml:"tls"`
 }
 
-// AdminConfig is the admin listener.
+// AdminConfig is the admin listener. Beyond loopback it asks for keys or client
+// certificates, unless it is told not to.
 type AdminConfig struct {
-	Listen string `yaml:"listen" doc:"status, metrics, console, drain"`
+	Listen   string    `yaml:"listen" doc:"status, metrics, console, drain"`
+	Hosts    []string  `yaml:"hosts" doc:"names it answers to in the Host header, besides loopback and IP addresses; * = any"`
+	KeysFile string    `yaml:"keys_file" doc:"hashed admin keys; lines may end in role=read"`
+	Insecure bool      `yaml:"insecure" doc:"listen beyond loopback without keys (also --insecure-admin)"`
+	TLS      TLSConfig `yaml:"tls"`
 }
 
 // MeshConfig is the mesh listener and how peers find and trust each other.
@@ -106,7 +113,7 @@ type LimitsConfig struct {
 
 // AuthConfig is who may call.
 type AuthConfig struct {
-	KeysFile string `yaml:"keys_file" doc:"hashed bearer keys"`
+	KeysFile string `yaml:"keys_file" doc:"hashed bearer keys; lines may end in tenant=NAME"`
 }
 
 // LogConfig shapes the log on stderr.
@@ -170,13 +177,18 @@ func (c *Config) Validate() error {
 	if t := c.Mesh.TLS; (t.Cert == "") != (t.Key == "") || (t.Cert == "") != (t.CA == "") {
 		bad("mesh.tls", "cert, key and ca go together")
 	}
-	for key, path := range map[string]string{"mesh.hash_secret": c.Mesh.HashSecret, "mesh.keyring": c.Mesh.Keyring, "auth.keys_file": c.Auth.KeysFile} {
-		if path == "" {
-			continue
-		}
+	if c.Admin.open() && !c.Admin.Insecure {
+		bad("admin.keys_file", "required, for %q can be reached from elsewhere: make keys with `banyan keygen --admin NAME`, "+
+			"ask for client certificates (admin.tls.client_ca), listen on 127.0.0.1, or pass --insecure-admin to run without", c.Admin.Listen)
+	}
+	for key, path := range c.named() {
 		if _, err := os.Stat(path); err != nil {
 			bad(key, "%v", err)
 		}
+	}
+	errs = append(errs, c.HTTP.TLS.Validate("http.tls"), c.Admin.TLS.Validate("admin.tls"))
+	if c.IsolateBy != "" && !isToken(c.IsolateBy) {
+		bad("isolate_by", "%q is not the name of a header", c.IsolateBy)
 	}
 	if c.Grid < 1 || c.Grid > 1024 {
 		bad("grid", "%d is not from 1 to 1024", c.Grid)
@@ -228,6 +240,35 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.Admission.validate(), fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
 		c.Discovery.Kubernetes.Validate("discovery.kubernetes"))
 	return errors.Join(errs...)
+}
+
+// open reports whether strangers could use the listener: it is not on loopback
+// and asks for nothing.
+func (c *AdminConfig) open() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	ip := net.ParseIP(host)
+	return err == nil && host != "localhost" && !ip.IsLoopback() && c.KeysFile == "" && c.TLS.ClientCA == ""
+}
+
+// named are the files that the configuration names, by key.
+func (c *Config) named() map[string]string {
+	out := map[string]string{
+		"mesh.hash_secret": c.Mesh.HashSecret, "mesh.keyring": c.Mesh.Keyring, "auth.keys_file": c.Auth.KeysFile, "admin.keys_file": c.Admin.KeysFile,
+		"http.tls.cert": c.HTTP.TLS.Cert, "http.tls.key": c.HTTP.TLS.Key, "http.tls.client_ca": c.HTTP.TLS.ClientCA,
+		"admin.tls.cert": c.Admin.TLS.Cert, "admin.tls.key": c.Admin.TLS.Key, "admin.tls.client_ca": c.Admin.TLS.ClientCA,
+	}
+	for i := range c.Replicas {
+		out[fmt.Sprintf("replicas[%d].credentials_file", i)] = c.Replicas[i].CredentialsFile
+	}
+	maps.DeleteFunc(out, func(_, path string) bool { return path == "" })
+	return out
+}
+
+// isToken reports whether s may name a header (RFC 9110 section 5.6.2).
+func isToken(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}) < 0
 }
 
 // owners is how many peers listen to each stream; 0 means all.

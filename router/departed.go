@@ -7,14 +7,14 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
-// departedAfter is how long a discovered replica must be gone before what is
+// departedAfter is how long a replica must be gone before what is
 // known of it is forgotten: longer than a node's restart.
 const departedAfter = 10 * time.Minute
 
-// departures follows discovered replicas that left. In a pool whose pods come
-// and go every one of them would leave its facts behind otherwise. Replicas of
-// the configuration are not its business: peers whose files differ would
-// forget and restore each other's streams for ever.
+// departures follows replicas that left: discovered ones, and those taken out of
+// the configuration. In a pool whose pods come and go every one of them would
+// leave its facts behind otherwise. While another peer still lists one, it comes
+// back with that peer's next snapshot and goes again, once in departedAfter.
 type departures struct {
 	listed map[crdt.StreamID]bool
 	gone   map[crdt.StreamID]time.Time
@@ -26,11 +26,11 @@ type departures struct {
 func (d *departures) due(list []*fleet.Replica, now time.Time, known func(crdt.StreamID) bool) (out []crdt.StreamID) {
 	present := make(map[crdt.StreamID]bool, len(list))
 	for _, r := range list {
-		present[r.Stream] = r.Source != fleet.SourceStatic
+		present[r.Stream] = true
 		delete(d.gone, r.Stream)
 	}
-	for id, discovered := range d.listed {
-		if _, still := present[id]; discovered && !still {
+	for id := range d.listed {
+		if !present[id] {
 			if d.gone == nil {
 				d.gone = map[crdt.StreamID]time.Time{}
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
-func TestOnlyDiscoveredReplicasThatStayAwayAreForgotten(t *testing.T) {
+func TestReplicasThatStayAwayAreForgotten(t *testing.T) {
 	start := time.Unix(1000, 0)
 	f := fleet.New(fleet.Config{})
 	discovered := []fleet.Spec{{URL: "http://10.0.0.1:80"}, {URL: "http://10.0.0.2:80"}, {URL: "http://10.0.0.3:80"}}
@@ -28,7 +28,7 @@ func TestOnlyDiscoveredReplicasThatStayAwayAreForgotten(t *testing.T) {
 		return out
 	}
 	look(0)
-	f.Set(nil, start)
+	f.Set([]fleet.Spec{{URL: "http://static:80"}}, start)
 	f.Update(fleet.SourceKubernetes, discovered[:1], start)
 	look(time.Second)
 	f.Update(fleet.SourceKubernetes, discovered[:2], start) // the second comes back
@@ -44,8 +44,13 @@ func TestOnlyDiscoveredReplicasThatStayAwayAreForgotten(t *testing.T) {
 	if got := look(2*departedAfter + time.Second); len(got) != 1 {
 		t.Errorf("another peer brought it back, and it stays: %q", got)
 	}
+	f.Set(nil, start) // out of the configuration
+	look(2*departedAfter + 2*time.Second)
+	if got := look(3*departedAfter + 3*time.Second); len(got) != 2 || got[1] != "http://static:80#0" {
+		t.Errorf("%q", got)
+	}
 	clear(known)
-	look(3*departedAfter + time.Second)
+	look(5 * departedAfter)
 	if len(d.gone) != 0 {
 		t.Errorf("%v is remembered for ever", d.gone)
 	}

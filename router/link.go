@@ -2,8 +2,8 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -31,13 +31,10 @@ type link struct {
 
 func newLink(p *Peer) (*link, error) {
 	l := &link{peer: p, jobs: make(chan gossip.Effect, maxJobs), quit: make(chan struct{})}
-	ring, err := keyring(p.config().Mesh)
-	if err != nil {
-		return nil, err
-	}
 	m := p.config().Mesh
+	var err error
 	l.mesh, err = mesh.New(mesh.Config{
-		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: ring,
+		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: p.rules.Load().ring,
 		Insecure: m.Insecure, TLS: mesh.TLSFiles{Cert: m.TLS.Cert, Key: m.TLS.Key, CA: m.TLS.CA}, Version: p.version,
 		HTTP: p.public.Addr().String(), Core: p.core, Local: l.local, OnChange: func() { p.ingest.wake() },
 		Logger: p.log.Named("mesh"), Registerer: p.registry,
@@ -54,7 +51,7 @@ func keyring(m MeshConfig) ([]string, error) {
 	if m.Keyring == "" {
 		return keys, nil
 	}
-	data, err := os.ReadFile(m.Keyring)
+	data, err := readBoundedFile(m.Keyring, 64<<10)
 	if err != nil {
 		return nil, fmt.Errorf("mesh.keyring: %w", err)
 	}
@@ -69,6 +66,11 @@ func keyring(m MeshConfig) ([]string, error) {
 	}
 	return keys, nil
 }
+
+// errKeysFixed says that a ring is taken at the start only.
+var errKeysFixed = errors.New("new gossip keys are taken up by a restart only")
+
+func (l *link) setKeys([]string) error { return errKeysFixed }
 
 func (l *link) start() error {
 	if err := l.mesh.Start(); err != nil {

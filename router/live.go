@@ -40,12 +40,22 @@ func (p *Peer) live(ctx context.Context) error {
 		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
-	admin := &http.Server{Handler: p.adminHandler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	admin := &http.Server{Handler: p.adminHandler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
+	if p.config().HTTP.TLS.On() {
+		public.TLSConfig = p.serverTLS(httpCertificate)
+	}
+	if p.config().Admin.TLS.On() {
+		admin.TLSConfig = p.serverTLS(adminCertificate)
+	}
 	admin.RegisterOnShutdown(p.console.Close)
 	failed := make(chan error, 3)
 	serve := func(name string, s *http.Server, l net.Listener) {
+		run := s.Serve
+		if s.TLSConfig != nil {
+			run = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+		}
 		wg.Go(func() {
-			if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			if err := run(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				failed <- fmt.Errorf("%s: %w", name, err)
 			}
 		})
@@ -57,6 +67,7 @@ func (p *Peer) live(ctx context.Context) error {
 	wg.Go(func() { p.discover(background) })
 	wg.Go(func() { p.ingest.run(background) })
 	wg.Go(func() { p.keepHouse(background) })
+	wg.Go(func() { p.followConfig(background) })
 	serve("http.listen", public, p.public)
 	serve("admin.listen", admin, p.admin)
 	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.config().Policy)
@@ -107,32 +118,6 @@ const (
 	clearFacts  = 4096 // facts dropped per step, about 0.2 ms
 )
 
-// Reload takes up changed files now instead of within a second: what SIGHUP
-// asks for. It never blocks.
-func (p *Peer) Reload() {
-	select {
-	case p.hangup <- struct{}{}:
-	default:
-	}
-}
-
-// reloadKeys takes up a changed auth.keys_file; a broken one changes nothing.
-func (p *Peer) reloadKeys() {
-	if p.keys == nil {
-		return
-	}
-	changed, err := p.keys.reload()
-	switch {
-	case err != nil:
-		if p.metrics.reloadFailed(true) {
-			p.log.Error("auth.keys_file not taken up: the old keys stay", "err", err)
-		}
-	case changed:
-		p.metrics.reloadFailed(false)
-		p.log.Info("auth.keys_file taken up", "keys", len(*p.keys.keys.Load()))
-	}
-}
-
 // keepHouse does what is due now and then: dropping dead incarnations in
 // steps, expiring predictions, refreshing what the request path reads.
 func (p *Peer) keepHouse(ctx context.Context) {
@@ -143,8 +128,6 @@ func (p *Peer) keepHouse(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.hangup:
-			p.reloadKeys()
 		case now := <-tick.C:
 			for p.index.Maintain(now.UnixMilli(), clearFacts) && ctx.Err() == nil {
 			}
@@ -155,7 +138,6 @@ func (p *Peer) keepHouse(ctx context.Context) {
 				p.observeChanges(now)
 				p.recent.keep(now, p.metrics)
 				p.forgetDeparted(now)
-				p.reloadKeys()
 			}
 		}
 	}

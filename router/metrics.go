@@ -43,16 +43,11 @@ type metrics struct {
 	waits           *prometheus.CounterVec // outcome
 	queueWait       prometheus.Histogram
 	reloadOK        prometheus.Gauge
+	reloads         prometheus.Counter
+	reloadFailures  prometheus.Counter
+	refused         *prometheus.CounterVec // listener, why
 
 	total, failed atomic.Uint64 // requests, for the status page
-	reloadBad     atomic.Bool
-}
-
-// reloadFailed records how the last load of configuration went and reports
-// whether that is news.
-func (m *metrics) reloadFailed(failed bool) (news bool) {
-	m.reloadOK.Set(oneIf(!failed))
-	return m.reloadBad.Swap(failed) != failed
 }
 
 // answered counts one answer to a client.
@@ -123,6 +118,14 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 		reloadOK: f.NewGauge(prometheus.GaugeOpts{
 			Name: "banyan_config_last_reload_success", Help: "1 if the last configuration load succeeded.",
 		}),
+		reloads:        counter("banyan_config_reloads_total", "Times the configuration and its files were taken up anew."),
+		reloadFailures: counter("banyan_config_reload_failures_total", "Times they were not, for faults: the old ones stayed in force."),
+		refused: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "banyan_access_refused_total", Help: "Requests refused before they were looked at, by listener and why.",
+		}, []string{"listener", "why"}),
+	}
+	for _, r := range refusals {
+		m.refused.WithLabelValues(r[0], r[1])
 	}
 	m.queueWait = histogram("banyan_queue_wait_seconds", "Time in the queue, of requests that could not be dispatched at once.", latency)
 	m.waits = f.NewCounterVec(prometheus.CounterOpts{

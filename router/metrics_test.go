@@ -54,7 +54,7 @@ func exposition(t *testing.T) string {
 		p.close()
 	})
 	w := httptest.NewRecorder()
-	p.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	p.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("/metrics answers %d: %s", w.Code, w.Body)
 	}

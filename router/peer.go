@@ -31,11 +31,15 @@ import (
 type Options struct {
 	Version string
 	Logger  hclog.Logger
+	// Source is where the configuration came from, to follow its changes. The
+	// zero Source follows only the files that the configuration names.
+	Source Source
 }
 
 // Peer is one router process.
 type Peer struct {
-	cfg      atomic.Pointer[Config] // see config
+	rules    atomic.Pointer[rules] // what a reload replaces
+	source   Source
 	version  string
 	id       crdt.PeerID
 	name     string
@@ -44,21 +48,19 @@ type Peer struct {
 	registry *prometheus.Registry
 	metrics  *metrics
 
-	hasher   *radix.Hasher
-	index    *index.Index
-	board    *board
-	fleet    *fleet.Fleet
-	tokens   *token.Tokenizer
-	policies map[string]policy.Policy
-	keys     *clientKeys // nil: no key is asked for
-	hangup   chan struct{}
-	core     *gossip.Core
-	mesh     *link
-	ingest   *ingest
-	console  *console.Console
-	shared   sharedPrefixes
-	hits     promptHits
-	recent   recent
+	hasher  *radix.Hasher
+	index   *index.Index
+	board   *board
+	fleet   *fleet.Fleet
+	tokens  *token.Tokenizer
+	hangup  chan struct{}
+	core    *gossip.Core
+	mesh    *link
+	ingest  *ingest
+	console *console.Console
+	shared  sharedPrefixes
+	hits    promptHits
+	recent  recent
 
 	transport *http.Transport // to replicas
 	traffic   traffic
@@ -73,7 +75,9 @@ type Peer struct {
 	caught        atomic.Pointer[gossip.Caught]
 	ages          atomic.Pointer[ageView]
 	coreStats     atomic.Pointer[gossip.Stats]
-	tagged        atomic.Bool // what the tag ready says
+	tagged        atomic.Bool              // what the tag ready says
+	reloadFault   atomic.Pointer[string]   // why the last reload failed; nil if it did not
+	restart       atomic.Pointer[[]string] // settings that wait for a restart
 }
 
 // Addresses says where a peer listens.
@@ -82,14 +86,15 @@ type Addresses struct{ Name, HTTP, Admin, Mesh string }
 // New checks the configuration, binds all listeners and makes a peer that does
 // nothing until Run.
 func New(cfg Config, opt Options) (*Peer, error) {
-	if err := cfg.Validate(); err != nil {
+	begin, err := makeRules(&cfg, opt.Source.Files, time.Now())
+	if err != nil {
 		return nil, err
 	}
 	if opt.Logger == nil {
 		opt.Logger = hclog.NewNullLogger()
 	}
-	p := &Peer{version: opt.Version, log: opt.Logger, started: time.Now(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
-	p.cfg.Store(&cfg)
+	p := &Peer{source: opt.Source, version: opt.Version, log: opt.Logger, started: time.Now(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
+	p.rules.Store(begin)
 	if _, err := crand.Read(p.id[:]); err != nil {
 		return nil, fmt.Errorf("draw a peer id: %w", err)
 	}
@@ -106,11 +111,6 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		return nil, err
 	}
 	p.hasher = radix.NewHasher(secret)
-	if cfg.Auth.KeysFile != "" {
-		if p.keys, err = openKeys(cfg.Auth.KeysFile); err != nil {
-			return nil, err
-		}
-	}
 	p.board = newBoard(p.id)
 	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
@@ -122,7 +122,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 
 // config is what the peer goes by now. A reload stores another one, so read it
 // once where two settings must agree.
-func (p *Peer) config() *Config { return p.cfg.Load() }
+func (p *Peer) config() *Config { return p.rules.Load().cfg }
 
 // hashSecret reads the mesh-wide secret that keys every block hash, or derives
 // one from the label.
@@ -147,14 +147,6 @@ func (p *Peer) compose() error {
 	cfg := p.config()
 	p.index = index.New(index.Config{Hasher: p.hasher, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions})
 	p.transport = proxy.NewTransport()
-	p.policies = map[string]policy.Policy{}
-	for _, name := range policy.Names() {
-		pol, err := policy.New(name, cfg.Routing)
-		if err != nil {
-			return err
-		}
-		p.policies[name] = pol
-	}
 	var err error
 	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize}); err != nil {
 		return err
@@ -256,23 +248,28 @@ func (p *Peer) proxyConfig() proxy.Config {
 		Retried:      func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
 		Refused:      func(status int) { p.metrics.answered(p.config().Policy, policy.ReasonOnly, status) },
 		Overhead:     func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
-		TenantHeader: p.config().IsolateBy, PolicyOverride: p.config().HTTP.PolicyOverride,
-		KeepAuthorization: p.config().Auth.KeysFile == "",
-		Limits: proxy.Limits{
-			BodyBytes: l.BodyBytes, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout,
-			FirstByte: l.TTFT, Retries: l.Retries,
-		},
+		TenantHeader: p.config().IsolateBy, PolicyOverride: true, // policyFor decides
+		KeepAuthorization: true, // a key of this router's is off by now
+		Limits:            proxyLimits(&l),
 	}
 	if p.config().Routing.Disagg.On() {
 		cfg.Attempt = p.attempt
 	}
+	return cfg
+}
+
+// proxyLimits are the limits in the proxy's terms, where 0 means its default.
+func proxyLimits(l *LimitsConfig) proxy.Limits {
+	out := proxy.Limits{
+		BodyBytes: l.BodyBytes, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout, FirstByte: l.TTFT, Retries: l.Retries,
+	}
 	if l.Queue == 0 {
-		cfg.Limits.Queue = -1
+		out.Queue = -1
 	}
 	if l.Retries == 0 {
-		cfg.Limits.Retries = -1
+		out.Retries = -1
 	}
-	return cfg
+	return out
 }
 
 // models lists the fleet's models for /v1/models.

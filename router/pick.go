@@ -360,12 +360,13 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 // policyFor is the configured policy, or the one the request names if that is
 // allowed.
 func (p *Peer) policyFor(call *proxy.Call) policy.Policy {
-	if call.Policy != "" && p.config().HTTP.PolicyOverride {
-		if pol, ok := p.policies[call.Policy]; ok {
+	r := p.rules.Load()
+	if call.Policy != "" && r.cfg.HTTP.PolicyOverride {
+		if pol, ok := r.policies[call.Policy]; ok {
 			return pol
 		}
 	}
-	return p.policies[p.config().Policy]
+	return r.policies[r.cfg.Policy]
 }
 
 // hash names a session, tenant or replica in 64 bits, equal on all peers.

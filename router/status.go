@@ -38,6 +38,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	s.Requests = p.requestStatus(now)
 	s.Disagg, s.Queue = p.disaggStatus(), p.queueStatus()
 	s.Problems = append(s.Problems, queueProblems(s.Queue)...)
+	s.Config = p.configStatus()
 	s.Problems = append(s.Problems, problems(s)...)
 	s.Problems = append(s.Problems, p.fleetProblems()...)
 	s.Judge()
@@ -244,6 +245,18 @@ func (p *Peer) requestStatus(now time.Time) console.Requests {
 	}
 }
 
+// configStatus says what configuration is in force, and what is not.
+func (p *Peer) configStatus() console.Config {
+	c := console.Config{Hash: fmt.Sprintf("%08x", p.configHash()), LoadedMs: p.rules.Load().at.UnixMilli(), Restart: []string{}}
+	if fault := p.reloadFault.Load(); fault != nil {
+		c.Fault = *fault
+	}
+	if waiting := p.restart.Load(); waiting != nil {
+		c.Restart = append(c.Restart, *waiting...)
+	}
+	return c
+}
+
 // prefixes lists the most shared prefixes with the names of their holders.
 func (p *Peer) prefixes(n int) []console.Prefix {
 	names := map[crdt.StreamID]string{}
@@ -286,6 +299,9 @@ func problems(s *console.Status) []console.Problem {
 	}
 	if !s.Ready {
 		add("It gets no traffic until then", "This peer is not ready: %s", s.Reason)
+	}
+	if s.Config.Fault != "" {
+		add("The old one stays in force; mend the file, it is tried again", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
 	}
 	if len(s.Replicas) == 0 {
 		add("List them under replicas: or turn discovery on", "No replica is known")

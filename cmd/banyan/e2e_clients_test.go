@@ -16,7 +16,7 @@ import (
 // clientEnv starts one peer that asks for keys in front of one replica.
 func clientEnv(t *testing.T) []string {
 	t.Helper()
-	key, line := router.NewClientKey("tester")
+	key, line := router.NewKey("tester")
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(line+"\n"), 0o600); err != nil {
 		t.Fatal(err)

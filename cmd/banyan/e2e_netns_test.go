@@ -158,7 +158,7 @@ func (is *island) start(name string) {
 	is.t.Helper()
 	host := is.hosts[name]
 	is.peers[name] = is.lan.launch(name, "serve", "--config", is.cfg, "--mesh.name", name,
-		"--http.listen", host+":8080", "--admin.listen", host+":8081", "--mesh.bind", host+":7946")
+		"--http.listen", host+":8080", "--admin.listen", host+":8081", "--insecure-admin", "--mesh.bind", host+":7946")
 }
 
 // kill ends a peer without goodbye and waits for it.

@@ -154,7 +154,7 @@ func meshFrom(t *testing.T, n int, config string) []*process {
 }
 
 func (p *process) status() *console.Status {
-	st, _, err := fetchStatus(context.Background(), p.said["admin"])
+	st, _, err := fetchStatus(context.Background(), &adminClient{peer: p.said["admin"]})
 	if err != nil {
 		return nil
 	}

@@ -116,6 +116,9 @@ func TestDeploySetsOnlyKnownVariables(t *testing.T) {
 	for _, o := range options(&cfg) {
 		known[o.env()] = true
 	}
+	for _, name := range clientVariables {
+		known[name] = true
+	}
 	variable, seen := regexp.MustCompile(`BANYAN_[A-Z_]+`), 0
 	eachDeployedLine(t, func(path, line string) {
 		for _, name := range variable.FindAllString(line, -1) {

@@ -17,16 +17,25 @@ func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flagSet("keygen", stderr)
 	dir := fs.String("mesh-certs", "", "folder for a mesh CA and one certificate (PEM), instead of a key")
 	client := fs.String("client", "", "name of a client: a bearer key and its line for auth.keys_file, instead of a gossip key")
+	tenant := fs.String("tenant", "", "with --client: the tenant it belongs to (default: one of its own name; * = as the isolate_by header says)")
+	admin := fs.String("admin", "", "name of an operator: a bearer key and its line for admin.keys_file, instead of a gossip key")
+	readOnly := fs.Bool("read-only", false, "with --admin: a key that may look (status, metrics, page), not change")
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	if *client != "" {
-		if strings.ContainsAny(*client, ":\n") {
-			return usageError{errors.New("--client: a name has no colon")}
-		}
-		key, line := router.NewClientKey(*client)
-		fmt.Fprintf(stdout, "key for the client (shown once):  %s\nline for auth.keys_file:          %s\n", key, line)
-		return nil
+	switch {
+	case strings.ContainsAny(*client+*admin, ":\n") || strings.ContainsAny(*tenant, " \t\n"):
+		return usageError{errors.New("a name has no colon, a tenant no space")}
+	case *client != "" && *tenant != "":
+		return newKey(stdout, "auth.keys_file", *client, "tenant="+*tenant)
+	case *client != "":
+		return newKey(stdout, "auth.keys_file", *client)
+	case *admin != "" && *readOnly:
+		return newKey(stdout, "admin.keys_file", *admin, "role=read")
+	case *admin != "":
+		return newKey(stdout, "admin.keys_file", *admin)
+	case *tenant != "" || *readOnly:
+		return usageError{errors.New("--tenant goes with --client, --read-only with --admin")}
 	}
 	if *dir == "" {
 		key, err := mesh.GenerateKey()
@@ -44,4 +53,11 @@ func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, f)
 	}
 	return nil
+}
+
+// newKey prints a key and the line of a file that admits it.
+func newKey(w io.Writer, file, name string, attributes ...string) error {
+	key, line := router.NewKey(name, attributes...)
+	_, err := fmt.Fprintf(w, "key (shown once): %s\nline for %s: %s\n", key, file, line)
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -33,33 +34,12 @@ func (o option) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(o.key, ".", "_"))
 }
 
-// options lists every leaf of a configuration struct.
-func options(cfg any) []option {
+// options lists every leaf of a configuration.
+func options(cfg *router.Config) []option {
 	var out []option
-	var walk func(prefix string, v reflect.Value)
-	walk = func(prefix string, v reflect.Value) {
-		for i := range v.NumField() {
-			field := v.Type().Field(i)
-			name, how, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-			if how == "inline" {
-				walk(prefix, v.Field(i))
-				continue
-			}
-			if name == "" || name == "-" {
-				continue
-			}
-			key := name
-			if prefix != "" {
-				key = prefix + "." + name
-			}
-			if field.Type.Kind() == reflect.Struct {
-				walk(key, v.Field(i))
-				continue
-			}
-			out = append(out, option{key: key, doc: field.Tag.Get("doc"), secret: field.Tag.Get("secret") != "", value: v.Field(i)})
-		}
+	for _, s := range router.Settings(cfg) {
+		out = append(out, option{key: s.Key, doc: s.Doc, secret: s.Secret, value: s.Value})
 	}
-	walk("", reflect.ValueOf(cfg).Elem())
 	return out
 }
 
@@ -143,6 +123,7 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 		fs.Var(flagValue{opt: o, set: flagged, bool: o.value.Kind() == reflect.Bool}, o.key, o.doc)
 	}
 	insecure := fs.Bool("insecure-mesh", false, "run the mesh without a gossip key")
+	open := fs.Bool("insecure-admin", false, "let anybody use an admin listener beyond loopback")
 	fs.StringVar(&l.path, "config", "", "YAML file")
 	fs.BoolVar(&l.print, "print-config", false, "print the effective configuration and exit")
 	fs.Usage = func() { serveUsage(stderr, opts) }
@@ -168,6 +149,9 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	if *insecure {
 		l.cfg.Mesh.Insecure = true
 	}
+	if *open {
+		l.cfg.Admin.Insecure = true
+	}
 	errs = append(errs, l.cfg.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return l, usageError{err}
@@ -175,8 +159,19 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	return l, nil
 }
 
+// maxConfigBytes bounds the configuration's file.
+const maxConfigBytes = 4 << 20
+
 func readFile(path string, cfg *router.Config) error {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	if err == nil && len(data) > maxConfigBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxConfigBytes)
+	}
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
@@ -215,7 +210,7 @@ func readEnv(environ []string, opts []option) error {
 	var errs []error
 	for _, pair := range environ {
 		name, text, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, envPrefix) {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(clientVariables, name) {
 			continue
 		}
 		o, ok := byName[name]
@@ -268,6 +263,7 @@ func serveUsage(w io.Writer, opts []option) {
 	}
 	fmt.Fprintln(w, "  --config                 YAML file")
 	fmt.Fprintln(w, "  --insecure-mesh          run the mesh without a gossip key")
+	fmt.Fprintln(w, "  --insecure-admin         let anybody use an admin listener beyond loopback")
 	fmt.Fprintln(w, "  --print-config           print the effective configuration and exit")
 }
 

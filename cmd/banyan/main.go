@@ -49,7 +49,7 @@ func commands() []command {
 		{"undrain", "REPLICA", "take it back", func(ctx context.Context, args []string, out, _ io.Writer) error {
 			return setIntent(ctx, "undrain", args, out)
 		}},
-		{"keygen", "[--mesh-certs DIR | --client NAME]", "a gossip key; mesh certificates; a client's key", keygen},
+		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "a gossip key; mesh certificates; a client's or operator's key", keygen},
 		{"version", "", "the version", func(_ context.Context, _ []string, out, _ io.Writer) error {
 			fmt.Fprintln(out, "banyan", version)
 			return nil

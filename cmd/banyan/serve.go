@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,8 +26,12 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	logger := hclog.New(&hclog.LoggerOptions{
 		Name: "banyan", Level: hclog.LevelFromString(l.cfg.Log.Level), JSONFormat: l.cfg.Log.JSON, Output: stderr,
 	})
-	peer, err := router.New(l.cfg, router.Options{Version: version, Logger: logger})
-	if err != nil {
+	peer, err := router.New(l.cfg, router.Options{Version: version, Logger: logger, Source: l.source(args)})
+	var faults *router.ConfigError
+	switch {
+	case errors.As(err, &faults):
+		return usageError{faults.Faults}
+	case err != nil:
 		return err
 	}
 	hangup := make(chan os.Signal, 1)
@@ -40,4 +45,20 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	a := peer.Addresses()
 	fmt.Fprintf(stdout, "banyan peer %s http=%s admin=%s mesh=%s\n", a.Name, a.HTTP, a.Admin, a.Mesh)
 	return peer.Run(ctx)
+}
+
+// source reads the configuration anew, from the same flags, environment and
+// file. A file emptied for a moment must not pass for one that says nothing.
+func (l *loaded) source(args []string) router.Source {
+	if l.path == "" {
+		return router.Source{}
+	}
+	path := l.path
+	return router.Source{Files: []string{path}, Load: func() (router.Config, error) {
+		if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+			return router.Config{}, fmt.Errorf("%s is empty", path)
+		}
+		again, err := loadConfig(args, os.Environ(), io.Discard)
+		return again.cfg, err
+	}}
 }

@@ -8,26 +8,16 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/banyan-llm/banyan/router/console"
 )
 
-const defaultPeer = "127.0.0.1:8081"
-
-// adminURL makes a base address of what people type.
-func adminURL(peer string) string {
-	if !strings.Contains(peer, "://") {
-		peer = "http://" + peer
-	}
-	return strings.TrimRight(peer, "/")
-}
-
 // runStatus prints what one peer knows of the mesh.
 func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flagSet("status", stderr)
-	peer := fs.String("peer", defaultPeer, "admin address of any peer")
+	var admin adminClient
+	admin.flags(fs)
 	asJSON := fs.Bool("json", false, "print the status document")
 	check := fs.Bool("check", false, "exit 1 on any trouble")
 	wait := fs.Duration("wait", 0, "with --check: keep asking this long until all is well")
@@ -37,7 +27,7 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	deadline := time.Now().Add(*wait)
 	for {
-		st, raw, err := fetchStatus(ctx, *peer)
+		st, raw, err := fetchStatus(ctx, &admin)
 		troubled := err != nil || !st.OK
 		if *check && troubled && time.Now().Before(deadline) && ctx.Err() == nil {
 			sleepCtx(ctx, 500*time.Millisecond)
@@ -74,45 +64,25 @@ func sleepCtx(ctx context.Context, d time.Duration) {
 	}
 }
 
-func fetchStatus(ctx context.Context, peer string) (*console.Status, []byte, error) {
+func fetchStatus(ctx context.Context, admin *adminClient) (*console.Status, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	raw, err := adminCall(ctx, http.MethodGet, adminURL(peer)+"/v1/status")
+	raw, err := admin.call(ctx, http.MethodGet, "/v1/status")
 	if err != nil {
 		return nil, nil, err
 	}
 	var st console.Status
 	if err := json.Unmarshal(raw, &st); err != nil {
-		return nil, nil, fmt.Errorf("%s does not answer like a banyan peer: %w", peer, err)
+		return nil, nil, fmt.Errorf("%s does not answer like a banyan peer: %w", admin.peer, err)
 	}
 	return &st, raw, nil
-}
-
-// adminCall asks an admin listener; errors say what to do next.
-func adminCall(ctx context.Context, method, address string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, address, nil)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("%w (is a peer running there? --peer names its admin.listen address)", err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode >= 300 {
-		return nil, fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(raw)))
-	}
-	return raw, nil
 }
 
 // setIntent drains or undrains a replica through any peer.
 func setIntent(ctx context.Context, verb string, args []string, stdout io.Writer) error {
 	fs := flagSet(verb, io.Discard)
-	peer := fs.String("peer", defaultPeer, "admin address of any peer")
+	var admin adminClient
+	admin.flags(fs)
 	var names []string
 	for len(args) > 0 { // flags may stand before and after the name
 		if err := parse(fs, args); err != nil {
@@ -125,8 +95,7 @@ func setIntent(ctx context.Context, verb string, args []string, stdout io.Writer
 	if len(names) != 1 {
 		return usageError{errors.New("name one replica, as `banyan status` shows it")}
 	}
-	address := adminURL(*peer) + "/v1/replicas/" + url.PathEscape(names[0]) + "/" + verb
-	if _, err := adminCall(ctx, http.MethodPost, address); err != nil {
+	if _, err := admin.call(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(names[0])+"/"+verb); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s: %s, on every peer of the mesh\n", names[0], verb)

@@ -18,7 +18,7 @@ var rewrite = flag.Bool("rewrite", false, "write ../manifests instead of compari
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-const secret = "mesh: {existingSecret: banyan-mesh}\n"
+const secret = "mesh: {existingSecret: banyan-mesh}\nadmin: {existingSecret: banyan-admin}\n"
 
 // full turns everything on but the dashboard, which would fill the manifest.
 const full = `
@@ -29,6 +29,11 @@ config:
   discovery: {kubernetes: {selector: app=vllm}}
 mesh: {existingSecret: banyan-mesh, extraSeeds: ["10.0.0.9:7946"], tls: {existingSecret: banyan-tls}}
 auth: {existingSecret: banyan-clients}
+admin:
+  existingSecret: banyan-admin
+  readKey: {existingSecret: banyan-admin-read}
+  hosts: [banyan.example]
+tls: {existingSecret: banyan-http-tls, clientCA: true}
 image: {tag: 1.2.3, pullSecrets: [{name: registry}]}
 service: {type: LoadBalancer, annotations: {a: b}}
 preStopSleep: 5
@@ -57,12 +62,13 @@ extraObjects: [{apiVersion: v1, kind: LimitRange, metadata: {name: "{{ .Release.
 var matrix = map[string]string{
 	"default":    secret,
 	"full":       full,
-	"insecure":   "mesh: {insecure: true}\n",
+	"insecure":   "mesh: {insecure: true}\nadmin: {insecure: true}\n",
+	"admin-tls":  "mesh: {existingSecret: m}\nadmin: {existingSecret: a, readKey: {existingSecret: r}, tls: {existingSecret: t}}\nserviceMonitor: {enabled: true}\nrestartOnConfigChange: false\n",
 	"renamed":    secret + "nameOverride: router\nfullnameOverride: a-very-long-name-that-goes-on-and-on-until-it-must-be-cut-somewhere\n",
 	"fixed":      secret + "replicaCount: 0\npodDisruptionBudget: {maxUnavailable: 0}\nminReadySeconds: 0\n",
 	"no-account": secret + "serviceAccount: {create: false, name: mine}\nimage: {digest: sha256:" + strings.Repeat("ab", 32) + "}\n",
 	"watch-all":  secret + "config: {discovery: {kubernetes: {selector: app=vllm, namespace: \"*\"}}}\n",
-	"no-budget":  "podDisruptionBudget: {enabled: false}\nresources: null\nmesh: {existingSecret: m, hashSecretItem: \"\"}\n",
+	"no-budget":  "admin: {insecure: true}\npodDisruptionBudget: {enabled: false}\nresources: null\nmesh: {existingSecret: m, hashSecretItem: \"\"}\n",
 	"policy":     secret + "networkPolicy: {enabled: true}\n",
 }
 
@@ -267,8 +273,8 @@ func TestClusterRoleOnlyForAllNamespaces(t *testing.T) {
 }
 
 func TestNotesWarn(t *testing.T) {
-	if n := mustRender(t, matrix["insecure"]).notes; strings.Count(n, "WARNING") != 2 {
-		t.Errorf("notes without replicas and key:\n%s", n)
+	if n := mustRender(t, matrix["insecure"]).notes; strings.Count(n, "WARNING") != 3 {
+		t.Errorf("notes without replicas and keys:\n%s", n)
 	}
 	if n := mustRender(t, full).notes; strings.Contains(n, "WARNING") {
 		t.Errorf("notes:\n%s", n)
@@ -279,6 +285,11 @@ func TestWrongValuesAreRefusedWithACure(t *testing.T) {
 	for values, want := range map[string]string{
 		"": "banyan keygen > mesh.key",
 		"mesh: {existingSecret: a, insecure: true}":                             "exclude each other",
+		"mesh: {existingSecret: a}":                                             "banyan keygen --admin ops",
+		secret + "tls: {existingSecret: t, clientCa: true}":                     "clientCa",
+		"mesh: {existingSecret: a}\nadmin: {existingSecret: b, insecure: true}": "exclude each other",
+		secret + "config: {admin: {keys_file: /x}}":                             "use admin.existingSecret",
+		secret + "config: {http: {tls: {cert: /x}}}":                            "use tls.existingSecret",
 		secret + "replicaCont: 3":                                               "replicaCont",
 		secret + "replicaCount: three":                                          "replicaCount",
 		secret + "service: {prt: 80}":                                           "prt",
@@ -378,7 +389,40 @@ func TestSecretsAreThoseOfTheValues(t *testing.T) {
 			mounted = append(mounted, v.Secret.SecretName)
 		}
 	}
-	if want := []string{"banyan-mesh", "banyan-tls", "banyan-clients"}; !slices.Equal(mounted, want) {
+	if want := []string{"banyan-admin", "banyan-admin-read", "banyan-http-tls", "banyan-mesh", "banyan-tls", "banyan-clients"}; !slices.Equal(mounted, want) {
 		t.Errorf("secrets %v, want %v", mounted, want)
+	}
+}
+
+// TestConfigCanChangeUnderAPeer: a ConfigMap mounted by subPath never changes.
+func TestConfigCanChangeUnderAPeer(t *testing.T) {
+	o := mustRender(t, matrix["admin-tls"])
+	for _, m := range o.deployment.Spec.Template.Spec.Containers[0].VolumeMounts {
+		if m.SubPath != "" {
+			t.Errorf("%s is mounted by subPath", m.Name)
+		}
+	}
+	if len(o.deployment.Spec.Template.Annotations) != 0 {
+		t.Errorf("annotations %v: a change of config would replace the pods", o.deployment.Spec.Template.Annotations)
+	}
+	if a := mustRender(t, secret).deployment.Spec.Template.Annotations; a["checksum/config"] == "" {
+		t.Error("by default a change of config must replace the pods")
+	}
+}
+
+// TestTLSReachesProbesAndScrapes: who asks a TLS port must speak TLS.
+func TestTLSReachesProbesAndScrapes(t *testing.T) {
+	c := mustRender(t, full).deployment.Spec.Template.Spec.Containers[0]
+	for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		if p.HTTPGet.Scheme != corev1.URISchemeHTTPS {
+			t.Errorf("probe %s by %q", p.HTTPGet.Path, p.HTTPGet.Scheme)
+		}
+	}
+	if c := mustRender(t, secret).deployment.Spec.Template.Spec.Containers[0]; c.ReadinessProbe.HTTPGet.Scheme != "" {
+		t.Error("the probe speaks TLS to a plain port")
+	}
+	monitor := fmt.Sprint(mustRender(t, matrix["admin-tls"]).monitor)
+	if !strings.Contains(monitor, "scheme:https") || !strings.Contains(monitor, "credentials:map[key:key name:r]") {
+		t.Errorf("monitor %v", monitor)
 	}
 }

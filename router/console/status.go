@@ -17,6 +17,7 @@ type Status struct {
 	Level    string `json:"level"`  // ok, warn (degraded) or bad (it does not serve as it should)
 	Verdict  string `json:"verdict"`
 
+	Config   Config    `json:"config"`
 	Peers    []Peer    `json:"peers"`
 	Replicas []Replica `json:"replicas"`
 	Mesh     Mesh      `json:"mesh"`
@@ -26,6 +27,14 @@ type Status struct {
 	Disagg   *Disagg   `json:"disaggregation"` // null while off
 	Queue    *Queue    `json:"queue"`
 	Problems []Problem `json:"problems"`
+}
+
+// Config is what the peer goes by.
+type Config struct {
+	Hash     string   `json:"hash"`      // equal on peers that route alike; 8 hex digits
+	LoadedMs int64    `json:"loaded_ms"` // when it, or a file it names, was last taken up
+	Fault    string   `json:"fault"`     // why a newer one was not; empty if there is none
+	Restart  []string `json:"restart"`   // settings that wait for a restart
 }
 
 // Peer is one router process as this peer sees it.

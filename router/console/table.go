@@ -56,6 +56,13 @@ func (s *Status) WriteTable(w io.Writer, width int) error {
 		out.line("prefill:decode %d:%d, %s, %s pairs, %s whole, %s failed; mean prompt %.0f, cached %.0f, output %.0f; advised prefill per decode replica %s",
 			d.Prefill, d.Decode, d.Mode, count(d.Pairs), count(d.Whole), count(d.Failed), d.Input, d.Cached, d.Output, number(d.Advised, 2))
 	}
+	if c := &s.Config; c.Hash != "" {
+		waits := ""
+		if len(c.Restart) > 0 {
+			waits = "; waiting for a restart: " + strings.Join(c.Restart, ", ")
+		}
+		out.line("config %s, taken up %s%s", c.Hash, time.UnixMilli(c.LoadedMs).Format("2006-01-02 15:04:05"), waits)
+	}
 	if len(s.Problems) > 0 {
 		out.line("")
 	}

@@ -27,6 +27,11 @@ type Spec struct {
 	Model       string            `yaml:"model,omitempty"`  // default: what /v1/models says
 	Labels      map[string]string `yaml:"labels,omitempty"`
 	Credentials string            `yaml:"credentials,omitempty" secret:"true"` // bearer token for the replica
+
+	// Where Credentials stand instead: a file of one line, or a variable of the
+	// environment. Whoever reads the configuration fills Credentials in.
+	CredentialsFile string `yaml:"credentials_file,omitempty"`
+	CredentialsEnv  string `yaml:"credentials_env,omitempty"`
 }
 
 // withDefaults fills in what was left out.
@@ -51,6 +56,9 @@ func (s Spec) withDefaults() Spec {
 	}
 	return s
 }
+
+// NameOf is the name a replica goes by.
+func NameOf(s Spec) string { return s.withDefaults().Name }
 
 // same reports whether two specs say the same.
 func (s *Spec) same(b *Spec) bool {

@@ -82,13 +82,19 @@ leave the mesh. The kubelet's countdown begins before preStop. */}}
 {{- if and .Values.mesh.existingSecret .Values.mesh.insecure -}}
 {{- fail "mesh.insecure and mesh.existingSecret exclude each other" -}}
 {{- end -}}
-{{- $owned := dict "http.listen" "it is :8080, see service.port" "admin.listen" "it is :8081" "mesh.bind" "it is 0.0.0.0:7946" "mesh.join" "use mesh.extraSeeds" "mesh.key" "use mesh.existingSecret" "mesh.keyring" "use mesh.existingSecret" "mesh.hash_secret" "use mesh.existingSecret" "mesh.insecure" "use mesh.insecure of the values" "mesh.tls" "use mesh.tls.existingSecret" "auth.keys_file" "use auth.existingSecret" -}}
+{{- $owned := dict "http.listen" "it is :8080, see service.port" "admin.listen" "it is :8081" "mesh.bind" "it is 0.0.0.0:7946" "mesh.join" "use mesh.extraSeeds" "mesh.key" "use mesh.existingSecret" "mesh.keyring" "use mesh.existingSecret" "mesh.hash_secret" "use mesh.existingSecret" "mesh.insecure" "use mesh.insecure of the values" "mesh.tls" "use mesh.tls.existingSecret" "auth.keys_file" "use auth.existingSecret" "admin.keys_file" "use admin.existingSecret" "admin.insecure" "use admin.insecure of the values" "admin.hosts" "use admin.hosts of the values" "admin.tls" "use admin.tls.existingSecret" "http.tls" "use tls.existingSecret" -}}
 {{- range $path, $cure := $owned -}}
 {{- $parts := splitList "." $path -}}
 {{- $section := get $.Values.config (first $parts) -}}
 {{- if and (kindIs "map" $section) (hasKey $section (last $parts)) -}}
 {{- fail (printf "config.%s is set by the chart: %s" $path $cure) -}}
 {{- end -}}
+{{- end -}}
+{{- if and (not .Values.admin.existingSecret) (not .Values.admin.insecure) -}}
+{{- fail "admin.existingSecret is required, for the admin port of a pod can be reached from elsewhere: banyan keygen --admin ops; put the line it prints into admin.keys; kubectl create secret generic banyan-admin --from-file=admin.keys; then --set admin.existingSecret=banyan-admin; or --set admin.insecure=true, with networkPolicy.enabled" -}}
+{{- end -}}
+{{- if and .Values.admin.existingSecret .Values.admin.insecure -}}
+{{- fail "admin.insecure and admin.existingSecret exclude each other" -}}
 {{- end -}}
 {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) -}}
 {{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" -}}

@@ -1,0 +1,133 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Paths of the admin listener with rules of their own.
+const (
+	eventsPath = "/v1/kv-events" // has its own token, and engines know it by any name
+	pprofPath  = "/debug/pprof/"
+)
+
+// healthPaths need no key, certificate or name: balancers and kubelets have
+// none, and what they learn is one word.
+var healthPaths = []string{"/healthz", "/readyz"}
+
+// adminPolicy keeps what the admin listener answers from being shown inside a
+// page of another origin; the console page has a policy of its own.
+const adminPolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
+
+// refusals are the closed list of what guards refuse, by listener.
+var refusals = [][2]string{
+	{"http", "key"}, {"http", "tenant"}, {"http", "certificate"}, {"admin", "key"}, {"admin", "role"}, {"admin", "host"}, {"admin", "origin"}, {"admin", "certificate"},
+}
+
+// guardAdmin stands before everything on the admin listener: headers, then the
+// name it was called by, then where a browser was sent from, then the key.
+func (p *Peer) guardAdmin(next http.Handler) http.Handler {
+	crossOrigin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", adminPolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		rules := p.rules.Load()
+		deny := func(why string, code int, err error) {
+			p.metrics.refused.WithLabelValues("admin", why).Inc()
+			writeError(w, code, err)
+		}
+		switch {
+		case slices.Contains(healthPaths, r.URL.Path):
+		case r.URL.Path == eventsPath:
+			if err := crossOrigin.Check(r); err != nil {
+				deny("origin", http.StatusForbidden, err)
+				return
+			}
+		case !rules.cfg.Admin.answers(r.Host):
+			deny("host", http.StatusMisdirectedRequest, fmt.Errorf("this listener does not go by the name %q: add it to admin.hosts, or use an IP address", r.Host))
+			return
+		case foreign(r) || crossOrigin.Check(r) != nil:
+			deny("origin", http.StatusForbidden, errors.New("requests of other origins are refused"))
+			return
+		case rules.admins != nil:
+			if why, code, err := admit(r, rules.admins); err != nil {
+				if code == http.StatusUnauthorized {
+					h.Set("WWW-Authenticate", adminChallenge)
+				}
+				deny(why, code, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// answers reports whether a Host header is one of this listener's. A page that
+// had its name resolved to this address (DNS rebinding) is known by that name;
+// an IP address cannot be such a name.
+func (c *AdminConfig) answers(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	own, _, _ := net.SplitHostPort(c.Listen)
+	if host == "localhost" || net.ParseIP(host) != nil || host != "" && strings.EqualFold(host, own) {
+		return true
+	}
+	return slices.ContainsFunc(c.Hosts, func(name string) bool { return name == "*" || strings.EqualFold(name, host) })
+}
+
+// foreign reports whether a browser asks on behalf of another site's page,
+// which it tells since 2023. Following a link to the console page is fine.
+func foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return false
+	}
+	return r.Method != http.MethodGet || r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate"
+}
+
+// adminChallenge makes browsers ask their user.
+const adminChallenge = `Basic realm="banyan admin: any name, an admin key as password", charset="UTF-8"`
+
+// admit checks a request's key. Browsers send it as a password, scripts as a
+// bearer token.
+func admit(r *http.Request, admins keys) (why string, code int, err error) {
+	given, ok := bearer(r)
+	if !ok {
+		_, given, ok = r.BasicAuth()
+	}
+	who := admins.find(given)
+	switch {
+	case !ok || who == nil:
+		return "key", http.StatusUnauthorized, errors.New("no valid admin key was given; send it as Authorization: Bearer KEY")
+	case who.role == roleRead && !mayRead(r):
+		return "role", http.StatusForbidden, fmt.Errorf("the key %q may only read", who.name)
+	}
+	return "", 0, nil
+}
+
+// mayRead is what keys with role=read may do: look, but not at profiles, which
+// cost time and show memory.
+func mayRead(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, pprofPath)
+}
+
+// exempt sends some paths past a guard.
+func exempt(paths []string, guarded, open http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(paths, r.URL.Path) {
+			open.ServeHTTP(w, r)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}

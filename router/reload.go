@@ -1,0 +1,212 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+)
+
+// Source is where a peer's configuration comes from.
+type Source struct {
+	Files []string               // what Load reads
+	Load  func() (Config, error) // all faults at once, by key; nil: never anew
+}
+
+// followEvery is how often files are looked at. A change is read when it has
+// stood still for one look, so that a file is not read half written.
+const followEvery = time.Second
+
+// reloadable are the settings, and sections of them, that a running peer takes
+// up; the others are named in the log and wait for a restart. What decides who
+// may come in (whether there are keys, TLS, tenants) is not among them: a file
+// cut short must not open a door.
+var reloadable = []string{
+	"replicas", "policy", "routing", "http.policy_override", "limits", "drain", "admin.hosts", "ingest.token", "mesh.key", "log.level",
+}
+
+// fixed are the exceptions: sizes given at the start, and what all peers of a
+// mesh must agree on.
+var fixed = []string{"routing.disaggregate.mode", "limits.tokenize", "limits.ring_bytes", "limits.predictions"}
+
+func isReloadable(key string) bool {
+	under := func(section string) bool { return key == section || strings.HasPrefix(key, section+".") }
+	return slices.ContainsFunc(reloadable, under) && !slices.ContainsFunc(fixed, under)
+}
+
+// merged is old with what may change taken from wanted, what that is, and what
+// must wait for a restart.
+func merged(old, wanted *Config) (cfg Config, changed, restart []string) {
+	cfg = *old
+	from := Settings(wanted)
+	for i, s := range Settings(&cfg) {
+		is, want := s.Value, from[i].Value
+		switch {
+		case reflect.DeepEqual(is.Interface(), want.Interface()):
+		case !isReloadable(s.Key):
+			restart = append(restart, s.Key)
+		default:
+			changed = append(changed, describe(&s, is, want))
+			is.Set(want)
+		}
+	}
+	return cfg, changed, restart
+}
+
+// describe tells a change without secrets.
+func describe(s *Setting, is, want reflect.Value) string {
+	switch is.Kind() {
+	case reflect.Slice, reflect.Map:
+		return s.Key
+	}
+	if s.Secret {
+		return s.Key
+	}
+	return fmt.Sprintf("%s: %v -> %v", s.Key, is.Interface(), want.Interface())
+}
+
+// Reload takes up changed files now instead of within seconds: what SIGHUP asks
+// for. It never blocks.
+func (p *Peer) Reload() {
+	select {
+	case p.hangup <- struct{}{}:
+	default:
+	}
+}
+
+// followConfig takes up changes of the configuration and of the files it names
+// until ctx ends.
+func (p *Peer) followConfig(ctx context.Context) {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	last, failing := p.rules.Load().files, false
+	for {
+		asked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.hangup:
+			asked = true
+		case <-tick.C:
+		}
+		read := p.rules.Load().files
+		now := read.again()
+		moving := !now.equal(last)
+		last = now
+		// After a failure the files may change faster than they are looked at.
+		if asked || !moving && (failing || !now.equal(read)) {
+			failing = p.reload(asked) != nil
+		}
+	}
+}
+
+// reload puts the configuration and files of now in force, or changes nothing
+// and reports every fault at once. A fault that stands is logged once.
+func (p *Peer) reload(asked bool) error {
+	old := p.rules.Load()
+	next, changed, restart, err := p.nextRules(old)
+	if err == nil {
+		err = p.takeUp(old, next)
+	}
+	if err != nil {
+		p.metrics.reloadFailures.Inc()
+		if news := p.reloadFault.Swap(new(err.Error())); asked || news == nil || *news != err.Error() {
+			p.log.Error("configuration not taken up: the old one stays in force", "faults", faults(err))
+		}
+		p.metrics.reloadOK.Set(0)
+		return err
+	}
+	p.reloadFault.Store(nil)
+	p.metrics.reloadOK.Set(1)
+	p.metrics.reloads.Inc()
+	waiting := p.restart.Swap(&restart)
+	changed = append(changed, fileChanges(old, next)...)
+	if asked || len(changed) > 0 {
+		p.log.Info("configuration taken up", "changed", changed)
+	}
+	if len(restart) > 0 && (asked || waiting == nil || !slices.Equal(*waiting, restart)) {
+		p.log.Warn("these settings change with the next restart", "keys", restart)
+	}
+	return nil
+}
+
+// nextRules reads everything anew.
+func (p *Peer) nextRules(old *rules) (next *rules, changed, restart []string, err error) {
+	cfg := *old.told
+	if p.source.Load != nil {
+		wanted, err := p.source.Load()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		cfg, changed, restart = merged(old.told, &wanted)
+	}
+	next, err = makeRules(&cfg, p.source.Files, time.Now())
+	return next, changed, restart, err
+}
+
+// takeUp puts new rules in force. What can fail comes first.
+func (p *Peer) takeUp(old, next *rules) error {
+	if !slices.Equal(old.ring, next.ring) {
+		if err := p.mesh.setKeys(next.ring); err != nil {
+			return fmt.Errorf("mesh.keyring: %w", err)
+		}
+	}
+	p.metrics.startAtZero(next.cfg.Policy)
+	p.rules.Store(next)
+	p.fleet.Set(next.cfg.Replicas, time.Now())
+	p.log.SetLevel(hclog.LevelFromString(next.cfg.Log.Level))
+	if api := p.api.Load(); api != nil {
+		api.SetLimits(proxyLimits(&next.cfg.Limits))
+	}
+	return nil
+}
+
+// fileChanges names what changed in files, without what stands in them.
+func fileChanges(old, next *rules) (out []string) {
+	if a, b := replicaNames(old), replicaNames(next); !slices.Equal(a, b) {
+		out = append(out, fmt.Sprintf("replicas: %s -> %s", strings.Join(a, " "), strings.Join(b, " ")))
+	}
+	if !slices.Equal(old.clients, next.clients) {
+		out = append(out, fmt.Sprintf("auth.keys_file: %d keys", len(next.clients)))
+	}
+	if !slices.Equal(old.admins, next.admins) {
+		out = append(out, fmt.Sprintf("admin.keys_file: %d keys", len(next.admins)))
+	}
+	if !slices.Equal(old.ring, next.ring) {
+		out = append(out, fmt.Sprintf("mesh.keyring: %d keys", len(next.ring)))
+	}
+	for section, c := range map[string][2]*certificate{"http.tls": {old.http, next.http}, "admin.tls": {old.admin, next.admin}} {
+		switch {
+		case c[1] == nil:
+		case !c[0].leaf.Equal(c[1].leaf):
+			out = append(out, fmt.Sprintf("%s.cert: until %s", section, c[1].leaf.NotAfter.UTC().Format(time.RFC3339)))
+		case c[1].server.ClientCAs != nil && !c[0].server.ClientCAs.Equal(c[1].server.ClientCAs):
+			out = append(out, section+".client_ca")
+		}
+	}
+	return out
+}
+
+func replicaNames(r *rules) []string {
+	out := make([]string, 0, len(r.cfg.Replicas))
+	for i := range r.cfg.Replicas {
+		out = append(out, fleet.NameOf(r.cfg.Replicas[i]))
+	}
+	return out
+}
+
+// faults lists the lines of a joined error.
+func faults(err error) []string {
+	var bad *ConfigError
+	if errors.As(err, &bad) {
+		err = bad.Faults
+	}
+	return strings.Split(err.Error(), "\n")
+}

@@ -1,0 +1,82 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/policy"
+)
+
+// rules are what a reload replaces, all at one stroke: the configuration and
+// what was read from the files it names. They are immutable.
+type rules struct {
+	told     *Config // as it was given
+	cfg      *Config // with the replicas' credentials filled in
+	policies map[string]policy.Policy
+	clients  keys // nil: no key is asked for
+	admins   keys // nil: no key is asked for
+	http     *certificate
+	admin    *certificate
+	ring     []string // gossip keys; the first one sends
+	at       time.Time
+	files    stamps // of the files before they were read
+}
+
+// ConfigError holds every fault of a configuration, each beginning with its
+// key, one a line.
+type ConfigError struct{ Faults error }
+
+func (e *ConfigError) Error() string { return e.Faults.Error() }
+func (e *ConfigError) Unwrap() error { return e.Faults }
+
+// makeRules validates a configuration and reads every file it names. All faults
+// come back at once, each beginning with its key; nothing else happens.
+func makeRules(cfg *Config, more []string, now time.Time) (*rules, error) {
+	files := slices.AppendSeq(slices.Clone(more), maps.Values(cfg.named()))
+	told := cfg
+	cfg, known := cfg.withCredentials()
+	r := &rules{told: told, cfg: cfg, policies: map[string]policy.Policy{}, at: now, files: stampsOf(files)}
+	errs := []error{cfg.Validate()}
+	fault := func(err error) {
+		if named := errs[0] != nil && errors.Is(err, fs.ErrNotExist); err != nil && !named {
+			errs = append(errs, err)
+		}
+	}
+	note := func(key string, err error) {
+		if err != nil {
+			fault(fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	for _, err := range known {
+		fault(err)
+	}
+	var err error
+	if errs[0] == nil {
+		for _, name := range policy.Names() {
+			r.policies[name], err = policy.New(name, cfg.Routing)
+			note("routing", err)
+		}
+	}
+	if cfg.Auth.KeysFile != "" {
+		r.clients, err = readKeys(cfg.Auth.KeysFile, attrTenant)
+		note("auth.keys_file", err)
+	}
+	if cfg.Admin.KeysFile != "" {
+		r.admins, err = readKeys(cfg.Admin.KeysFile, attrRole)
+		note("admin.keys_file", err)
+	}
+	r.http, err = readCertificate(&cfg.HTTP.TLS, "http.tls", now)
+	fault(err)
+	r.admin, err = readCertificate(&cfg.Admin.TLS, "admin.tls", now)
+	fault(err)
+	r.ring, err = keyring(cfg.Mesh)
+	fault(err)
+	if err := errors.Join(errs...); err != nil {
+		return nil, &ConfigError{err}
+	}
+	return r, nil
+}
