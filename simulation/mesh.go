@@ -14,7 +14,7 @@ import (
 type MeshReport struct {
 	Report
 	Failed       int         `json:"failed"`         // requests that got no whole answer
-	InFlightLost int         `json:"in_flight_lost"` // of them: answers cut by the end of their peer or replica
+	InFlightLost int         `json:"in_flight_lost"` // of them: cut by the end of their peer or replica in mid-answer, or of two peers before it
 	Retried      int         `json:"retried"`        // tries after the first, before a byte had come
 	Mesh         FaultReport `json:"mesh"`
 }

@@ -167,8 +167,8 @@ func (m *meshRun) replicaGone(i int) {
 	})
 }
 
-// sweep is the clients that see their peer gone. One that was answering is
-// lost; before the first byte a client tries once more.
+// sweep is the clients that see their peer gone. What it was answering is
+// lost; before the first byte a client tries once more, and then no more.
 func (m *meshRun) sweep() bool {
 	for _, p := range m.live() {
 		switch {
@@ -197,6 +197,7 @@ func (m *meshRun) sweep() bool {
 			m.retried++
 			m.toPeer(i)
 		default:
+			m.lost++
 			m.finished(i, false)
 		}
 	}

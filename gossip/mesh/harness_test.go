@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait of the tests; nothing is asserted about time.
-const patience = 15 * time.Second
+const patience = 60 * time.Second
 
 // eventually waits for ok.
 func eventually(t *testing.T, what string, ok func() bool) {
