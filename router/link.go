@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -67,10 +66,14 @@ func keyring(m MeshConfig) ([]string, error) {
 	return keys, nil
 }
 
-// errKeysFixed says that a ring is taken at the start only.
-var errKeysFixed = errors.New("new gossip keys are taken up by a restart only")
-
-func (l *link) setKeys([]string) error { return errKeysFixed }
+// setKeys makes ring this peer's gossip keys, without a restart.
+func (l *link) setKeys(ring []string) error {
+	changed, err := l.mesh.SetKeys(ring)
+	if changed && err == nil {
+		l.peer.log.Info("mesh keys taken up", "keys", len(ring))
+	}
+	return err
+}
 
 func (l *link) start() error {
 	if err := l.mesh.Start(); err != nil {
