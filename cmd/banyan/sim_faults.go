@@ -34,7 +34,7 @@ func (f *faultPlay) register(fs *flag.FlagSet) {
 	fs.DurationVar(&f.cfg.Bound, "bound", 90*time.Second, "virtual time within which a healed mesh must converge")
 	fs.IntVar(&f.cfg.RingBytes, "ring", 0, "bytes of recent slots a peer keeps; 0: drawn from the seed, 1,000, 20,000 or 1 MiB")
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object")
-	fs.BoolVar(&f.trace, "trace", false, "print the whole trace to stderr, not only its end after a failure")
+	fs.BoolVar(&f.trace, "full-trace", false, "print the whole trace to stderr, not only its end after a failure")
 }
 
 // runSimFaults plays a schedule and exits 1 if a property does not hold.
@@ -177,6 +177,6 @@ func (f *faultPlay) tellEnd(w io.Writer, r *simulation.FaultReport) {
 			fmt.Fprintln(w, line)
 		}
 	}
-	fmt.Fprintf(w, "again: banyan sim --faults %s --seed %d --peers %d --replicas %d --duration %v --ring %d --trace\n",
+	fmt.Fprintf(w, "again: banyan sim --faults %s --seed %d --peers %d --replicas %d --duration %v --ring %d --full-trace\n",
 		f.file, r.Seed, f.cfg.Peers, f.cfg.Replicas, f.cfg.Duration, f.cfg.RingBytes)
 }
