@@ -174,8 +174,8 @@ type knowledge struct {
 }
 
 // nothingLost checks that whatever somebody knew of the running process when
-// the faults ended is known to all (EpochOrder: concurrent names of one process
-// lose nothing).
+// the faults ended is known to all, or was given up by an owner (EpochOrder:
+// concurrent names of one process lose nothing).
 func (r *faultRun) nothingLost(e *faultEngine) {
 	p := r.live()[0]
 	if p.index.Quarantined(e.stream) {
@@ -183,9 +183,12 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 	}
 	r.checked("EpochOrder")
 	d, _ := p.index.Digest(e.stream)
+	void := func(seq uint64) bool {
+		return slices.ContainsFunc(d.Context.Voids, func(v crdt.Span) bool { return v.From <= seq && seq <= v.To })
+	}
 	for _, k := range e.known {
 		for seq := k.ctx.Anchor; seq <= max(k.ctx.Floor, topOf(k.ctx.Above)); seq++ {
-			if k.ctx.Knows(seq) && !d.Context.Knows(seq) {
+			if k.ctx.Knows(seq) && !d.Context.Knows(seq) && !void(seq) {
 				r.violate("EpochOrder", p, "slot %d of %s, which %s knew under epoch %d, is known to nobody under %d", seq, e.name, k.peer, k.ctx.Epoch, d.Context.Epoch)
 				break
 			}

@@ -49,6 +49,16 @@ func (i *incarnation) judge(s *crdt.Slot) verdict {
 	return unseen
 }
 
+// judge holds a slot against what was seen here, and against the mesh's last
+// slot of the same incarnation: another owner may be far ahead of this one.
+func (t *Tracker) judge(s *crdt.Slot) verdict {
+	v := t.inc.judge(s)
+	if v == unseen && t.prior.Epoch == t.inc.epoch && t.prior.contradicts(s) {
+		return other
+	}
+	return v
+}
+
 // same reports whether a slot proves that its sender is this incarnation.
 func (i *incarnation) same(s *crdt.Slot) bool {
 	ts := i.time(s.Seq)

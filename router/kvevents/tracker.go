@@ -300,7 +300,7 @@ func (t *Tracker) admit(s crdt.Slot) {
 		t.stats.Ignored++
 		return
 	}
-	if t.inc.judge(&s) == other {
+	if t.judge(&s) == other {
 		t.restarted(s)
 		return
 	}

@@ -18,3 +18,34 @@ func TestTrackerDropsWhatAnEmptyReplayContradicts(t *testing.T) {
 		t.Errorf("%d slots discarded, want the one held", n)
 	}
 }
+
+// An owner that heard little itself, because it stood still, holds what comes
+// against the mesh: another owner is ahead, and a number below the mesh's last
+// with a later time is of another process.
+func TestTrackerHoldsSlotsAgainstTheMesh(t *testing.T) {
+	s := newScript(t, false)
+	s.prior = Prior{Epoch: epochOf(1, 1), Anchor: 1, Floor: 1, LastSeq: 1, LastTS: slot(1, 1).TS}
+	s.do(Connected{}, "")
+	s.do(Live{slot(1, 2)}, deliver(1, 1, 2))
+	s.prior.LastSeq, s.prior.LastTS = 9, slot(1, 9).TS // while this one heard nothing
+	s.do(Live{slot(2, 5)}, deliver(2, 5, 5))
+	s.prior = Prior{Epoch: epochOf(2, 5), Anchor: 5, Floor: 7, LastSeq: 7, LastTS: slot(2, 7).TS}
+	s.do(Live{slot(2, 6)}, deliver(2, 5, 6)) // late, and the same process
+}
+
+// The slot asked for is gone from the replay, and slots held beside it prove a
+// restart: the incarnation begins with the earliest of those.
+func TestTrackerBelievesHeldSlotsWhenTheReplayIsShort(t *testing.T) {
+	s := newScript(t, true)
+	s.do(Connected{}, "replay 1")
+	for seq := uint64(1); seq <= 3; seq++ {
+		s.do(Replayed{slot(1, seq)}, deliver(1, 1, seq))
+	}
+	s.do(ReplayEnded{true}, "")
+	s.do(Connected{}, "replay 3") // to another process, whose replay holds two slots
+	s.do(Live{slot(2, 2)}, "")
+	s.do(Live{slot(2, 3)}, "")
+	s.do(Replayed{slot(2, 5)}, "replay 1")
+	s.do(Replayed{slot(2, 5)}, deliver(2, 2, 5))
+	s.do(ReplayEnded{true}, deliver(2, 2, 2, 3)+"; replay 3") // for slot 4
+}

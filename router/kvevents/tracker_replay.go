@@ -96,7 +96,8 @@ func (t *Tracker) replayed(s crdt.Slot) {
 func (t *Tracker) examine(s crdt.Slot) {
 	t.seek.got = append(t.seek.got, s)
 	t.seek.bytes += len(s.Body)
-	changed := t.inc.judge(&s) == other
+	changed := t.judge(&s) == other ||
+		t.seek.question == verify && s.Seq > t.seek.from && t.heldOther(&s) != nil // the slot asked for is gone
 	switch {
 	case t.seek.question == recall && t.prev != nil && t.prev.same(&s):
 		if t.revive(*t.prev) {
@@ -115,21 +116,37 @@ func (t *Tracker) examine(s crdt.Slot) {
 	case changed:
 		t.answer(true)
 	case t.seek.question == verify && s.Seq > t.seek.from:
-		t.answer(false) // the slot asked for is gone: nothing proves a restart
+		t.answer(false) // nothing proves a restart
 	default:
 		t.bound()
 	}
+}
+
+// heldOther is the earliest slot held live that comes before a replayed one and
+// proves, by itself, another incarnation than the one followed; nil: none does.
+func (t *Tracker) heldOther(replayed *crdt.Slot) (first *crdt.Slot) {
+	for i := range t.seek.held {
+		h := &t.seek.held[i]
+		if h.Seq < replayed.Seq && h.TS <= replayed.TS && (first == nil || h.Seq < first.Seq) && t.judge(h) == other {
+			first = h
+		}
+	}
+	return first
 }
 
 // answer decides: the slots got so far open a new incarnation, or continue the
 // known one. What the replay still brings is delivered as it comes.
 func (t *Tracker) answer(changed bool) {
 	got := t.seek.got
-	if changed && !t.settleOn(&got[0]) {
-		return
-	}
 	if changed {
-		t.seek.base = got[0].Seq
+		first := &got[0]
+		if held := t.heldOther(first); held != nil {
+			first = held // the replay does not reach back to it any more
+		}
+		if !t.settleOn(first) {
+			return
+		}
+		t.seek.base = first.Seq
 	}
 	t.seek.question, t.seek.got = answered, nil
 	for _, s := range got {
@@ -217,7 +234,7 @@ func (t *Tracker) settleUnanswered(s *seek) {
 
 // admitHeld admits a held slot without asking for another replay.
 func (t *Tracker) admitHeld(s crdt.Slot) {
-	if t.inc.epoch == 0 || t.inc.judge(&s) == other {
+	if t.inc.epoch == 0 || t.judge(&s) == other {
 		if !t.settleOn(&s) {
 			t.stats.Ignored++
 			return
@@ -291,7 +308,7 @@ func (t *Tracker) attempt(again bool) {
 // fetched takes one replayed slot while holes are being filled.
 func (t *Tracker) fetched(s crdt.Slot) {
 	t.fetch.heard = true
-	if t.inc.judge(&s) == other {
+	if t.judge(&s) == other {
 		t.searchAnew()
 		t.seek.suspect = true
 		return
