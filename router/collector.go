@@ -22,6 +22,7 @@ type collector struct {
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, clock, config, queue             *prometheus.Desc
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
+	spans                                       *prometheus.Desc
 }
 
 func newCollector(p *Peer) *collector {
@@ -47,6 +48,7 @@ func newCollector(p *Peer) *collector {
 		discovery:   d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
 		advised:     d("advised_prefill_per_decode", "Prefill replicas that go with one decode replica at the traffic of this peer; 0 until measured."),
 		queue:       d("queue_depth", "Requests waiting for admission."),
+		spans:       d("trace_spans_total", "Spans, by what became of them; none while tracing is off.", "outcome"),
 		queueClass:  d("queue_class_depth", "Requests waiting for admission, by priority class.", "class"),
 		queueOldest: d("queue_oldest_seconds", "Wait so far of the request that waits longest."),
 	}
@@ -82,6 +84,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.ready, oneIf(ready))
 	gauge(c.drained, oneIf(p.draining.Load()))
 	waiting := p.waiting()
+	if p.tracing != nil {
+		s := p.tracing.Stats()
+		for outcome, n := range map[string]uint64{"exported": s.Exported, "failed": s.Failed, "dropped": s.Dropped} {
+			ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(n), outcome)
+		}
+	}
 	gauge(c.queue, float64(waiting.Queued))
 	gauge(c.queueOldest, waiting.Oldest.Seconds())
 	for class, n := range waiting.Classes {

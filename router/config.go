@@ -13,6 +13,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/tracing"
 )
 
 // Config is everything one peer is told. Every field is a YAML key, a flag
@@ -32,6 +33,7 @@ type Config struct {
 	Routing   policy.Config   `yaml:"routing"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Admission AdmissionConfig `yaml:"admission"`
+	Tracing   tracing.Config  `yaml:"tracing"`
 	Auth      AuthConfig      `yaml:"auth"`
 	Log       LogConfig       `yaml:"log"`
 }
@@ -143,6 +145,7 @@ func DefaultConfig() Config {
 			RingBytes: 64 << 20, Predictions: 1 << 16,
 		},
 		Admission: AdmissionConfig{Classes: 3, DefaultClass: 1},
+		Tracing:   tracing.DefaultConfig(),
 		Log:       LogConfig{Level: "info"},
 	}
 }
@@ -237,7 +240,7 @@ func (c *Config) Validate() error {
 			bad(fmt.Sprintf("discovery.dns[%d]", i), "%q is not a URL like http://name:8000", name)
 		}
 	}
-	errs = append(errs, c.Admission.validate(), fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
+	errs = append(errs, c.Admission.validate(), c.Tracing.Validate(), fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
 		c.Discovery.Kubernetes.Validate("discovery.kubernetes"))
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -67,7 +68,7 @@ func (l *lead) said() openai.Usage {
 }
 
 // pickSplit decides between one replica and two, and counts the request in.
-func (p *Peer) pickSplit(call *proxy.Call, s *scratch, pr *prompt, pol policy.Policy, req *policy.Request, view *policy.View, now time.Time) (*proxy.Target, error) {
+func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *prompt, pol policy.Policy, req *policy.Request, view *policy.View, now time.Time) (*proxy.Target, error) {
 	suits := !pr.whole && disagg.Suits(call.Body)
 	s.sort(suits)
 	split := policy.Disaggregate(pol, &p.config().Routing, req, view, &s.pools)
@@ -85,6 +86,7 @@ func (p *Peer) pickSplit(call *proxy.Call, s *scratch, pr *prompt, pol policy.Po
 			return nil, proxy.ErrSaturated
 		}
 		t.policyName, t.reason = pol.Name(), split.Whole.Reason
+		tracePick(ctx, t, len(s.cands), view)
 		p.metrics.decision.Observe(time.Since(now).Seconds())
 		p.record(s, s.pools.Whole, nil, &split.Whole, nil, t, pr.keys.Tokens)
 		return t.target(pol.Name(), split.Whole), nil
@@ -99,6 +101,7 @@ func (p *Peer) pickSplit(call *proxy.Call, s *scratch, pr *prompt, pol policy.Po
 	t.predicted, t.alone, t.prompt = split.Decode.Predicted, split.Decode, pr
 	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
 	t.lead = &lead{ticket: first, engine: first.replica.Engine()}
+	tracePick(ctx, t, len(s.cands), view)
 	p.metrics.decision.Observe(time.Since(now).Seconds())
 	p.record(s, s.pools.Prefill, nil, &split.Prefill, to, t, pr.keys.Tokens)
 	return t.target(pol.Name(), split.Prefill), nil

@@ -92,7 +92,7 @@ func (p *Peer) both(call *proxy.Call, target *proxy.Target, t *ticket, req *http
 	head := make(chan headed, 1)
 	p.running.begin(t.lead, cancel, func() { p.runLead(t, first, head, body) })
 
-	res, err := p.transport.RoundTrip(withBody(req.WithContext(decode), raw))
+	res, err := p.decodeLeg(t, withBody(req.WithContext(decode), raw))
 	if err != nil && !errors.Is(context.Cause(decode), errLead) {
 		cancel(err) // nobody will fetch
 		abort(err)
@@ -165,7 +165,9 @@ func (p *Peer) runLead(t *ticket, first *http.Request, head chan<- headed, body 
 		}
 		head <- headed{err: err}
 	}
+	first, span := p.traceLeg(first, "prefill leg", t.lead.replica.Name())
 	res, err := p.transport.RoundTrip(first)
+	defer func() { span.end(res, err) }()
 	if err != nil {
 		fail(err)
 		return

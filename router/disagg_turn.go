@@ -55,7 +55,13 @@ func (p *Peer) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *ht
 		return p.transport.RoundTrip(req)
 	}
 	p.endLead(t, legAnswered, said.Usage, now)
-	return p.transport.RoundTrip(withBody(req, disagg.NIXLDecode(body, said)))
+	return p.decodeLeg(t, withBody(req, disagg.NIXLDecode(body, said)))
+}
+
+// decodeLeg sends the decode leg.
+func (p *Peer) decodeLeg(t *ticket, req *http.Request) (*http.Response, error) {
+	req, span := p.traceLeg(req, "decode leg", t.replica.Name())
+	return span.with(p.transport.RoundTrip(req))
 }
 
 // ask sends the prefill leg and reads its whole answer, bounded in size and
@@ -75,7 +81,9 @@ func (p *Peer) exchange(t *ticket, ctx context.Context, req *http.Request, body 
 	if err != nil {
 		return nil, nil, err
 	}
+	first, span := p.traceLeg(first, "prefill leg", t.lead.replica.Name())
 	res, err := p.transport.RoundTrip(first)
+	defer func() { span.end(res, err) }()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
+	"github.com/banyan-llm/banyan/router/tracing"
 )
 
 // Options are what a Peer gets from its process rather than its configuration.
@@ -64,7 +65,8 @@ type Peer struct {
 
 	transport *http.Transport // to replicas
 	traffic   traffic
-	running   running // prefill legs
+	tracing   *tracing.Tracing // nil: off
+	running   running          // prefill legs
 
 	discovery []finder
 	departed  departures // of keepHouse's goroutine
@@ -183,6 +185,11 @@ func (p *Peer) compose() error {
 	if p.discovery, err = newDiscovery(cfg.Discovery, p.log.Named("discovery")); err != nil {
 		return err
 	}
+	if cfg.Tracing.Endpoint != "" {
+		if p.tracing, err = tracing.New(cfg.Tracing, tracing.Origin{Name: p.name, ID: p.id.String(), Version: p.version}, p.traceFailed); err != nil {
+			return err
+		}
+	}
 	p.registry.MustRegister(newCollector(p))
 	return nil
 }
@@ -229,6 +236,11 @@ func (p *Peer) close() {
 			l.Close()
 		}
 	}
+	if p.tracing != nil {
+		if err := p.tracing.Close(); err != nil {
+			p.log.Warn("spans were not sent", "err", err)
+		}
+	}
 	if p.tokens != nil {
 		p.tokens.Close()
 	}
@@ -251,6 +263,9 @@ func (p *Peer) proxyConfig() proxy.Config {
 		TenantHeader: p.config().IsolateBy, PolicyOverride: true, // policyFor decides
 		KeepAuthorization: true, // a key of this router's is off by now
 		Limits:            proxyLimits(&l),
+	}
+	if p.tracing != nil {
+		cfg.Tracer = p.tracing.Tracer()
 	}
 	if p.config().Routing.Disagg.On() {
 		cfg.Attempt = p.attempt

@@ -105,7 +105,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 		req.Tenant = p.hash(call.Tenant)
 	}
 	if p.config().Routing.Disagg.On() {
-		return p.pickSplit(call, s, pr, pol, &req, view, begin)
+		return p.pickSplit(ctx, call, s, pr, pol, &req, view, begin)
 	}
 	s.scores = slices.Grow(s.scores[:0], len(s.cands))[:len(s.cands)]
 	d := pol.Decide(&req, view, s.cands, s.scores)
@@ -117,6 +117,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 		return nil, proxy.ErrSaturated
 	}
 	t.policyName, t.reason = pol.Name(), d.Reason
+	tracePick(ctx, t, len(s.cands), view)
 	p.metrics.decision.Observe(time.Since(begin).Seconds())
 	p.record(s, s.cands, s.scores, &d, nil, t, pr.keys.Tokens)
 	return t.target(pol.Name(), d), nil

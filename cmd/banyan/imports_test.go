@@ -32,11 +32,12 @@ var allowed = map[string][]string{
 	"router/disagg":        {"router/openai"},
 	"router/proxy":         {"router/openai", "router/admission"},
 	"router/admission":     {},
+	"router/tracing":       {},
 	"router/fleet":         {"crdt"},
 	"router/console":       {},
 	"router": {
 		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/kvevents",
-		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console",
+		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing",
 	},
 	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/kvevents", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},

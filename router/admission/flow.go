@@ -53,6 +53,7 @@ func (h *flowHeap) Push(x any) {
 	f.at = len(*h)
 	*h = append(*h, f)
 }
+
 func (h *flowHeap) Pop() any {
 	old := *h
 	f := old[len(old)-1]

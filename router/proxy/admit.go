@@ -96,6 +96,8 @@ func (x *exchange) admit() error {
 // stand waits and counts the wait.
 func (x *exchange) stand(wait func(context.Context, *turn) error) error {
 	begin := time.Now()
+	_, span := x.begin(x.r.Context(), "queue")
+	defer span.End()
 	err := wait(x.r.Context(), &x.turn)
 	x.placed = err == nil
 	if x.turn.how == "" { // a place was free
@@ -112,7 +114,9 @@ func (x *exchange) stand(wait func(context.Context, *turn) error) error {
 // pick asks for a target, and stands in line while there is room at none.
 func (x *exchange) pick() (*Target, error) {
 	for {
-		target, err := x.cfg.Pick(x.r.Context(), x.call)
+		ctx, span := x.begin(x.r.Context(), "pick")
+		target, err := x.cfg.Pick(ctx, x.call)
+		span.End()
 		x.gate.settle(&x.turn)
 		if !errors.Is(err, ErrSaturated) {
 			return target, err

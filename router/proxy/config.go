@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/banyan-llm/banyan/router/openai"
 )
 
@@ -58,6 +60,10 @@ type Config struct {
 	// client's body and the first dispatch.
 	Overhead func(time.Duration)
 
+	// Tracer makes the spans of requests, decisions and tries; the context of
+	// Pick and Attempt carries the one they are part of. Nil: none, and a
+	// client's traceparent reaches the replica as it came.
+	Tracer    trace.Tracer
 	Transport http.RoundTripper // to replicas; nil: NewTransport()
 	Limits    Limits
 	Admission Admission
@@ -173,6 +179,7 @@ type Result struct {
 	Failed     bool          // the replica reported an error inside the stream
 	Answered   bool          // the client was given this try's answer, or a part of it
 	Retried    bool          // another try follows, if Pick has a target
+	Lost       bool          // a hedge: the other one began to answer first
 }
 
 // Model is one entry of /v1/models.

@@ -52,6 +52,7 @@ func (x *exchange) deliverHeld(t *try) {
 	}
 	x.inbound(t.res.Header, t.target)
 	x.w.Header().Set("Content-Length", strconv.Itoa(len(t.held)))
+	x.answer(t.res.StatusCode)
 	x.w.WriteHeader(t.res.StatusCode)
 	_, _ = x.w.Write(t.held)
 }
@@ -130,6 +131,7 @@ func (s *sink) begin() {
 		s.x.w.Header().Del("Content-Length")
 	}
 	s.extend(s.t.start)
+	s.x.answer(s.t.res.StatusCode)
 	s.x.w.WriteHeader(s.t.res.StatusCode)
 }
 
@@ -189,6 +191,7 @@ func (s *sink) note(e openai.Event) openai.Chunk {
 	if chunk.Token && result.TTFT == 0 {
 		now := time.Now()
 		result.TTFT = now.Sub(s.t.start)
+		s.t.span.AddEvent("first_token")
 		if s.x.cfg.FirstToken != nil {
 			s.x.cfg.FirstToken(s.t.target, now)
 		}

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // bufferBytes is what one read from a replica takes at most.
@@ -24,6 +27,8 @@ type try struct {
 	target *Target
 	start  time.Time
 	cancel context.CancelCauseFunc
+	span   trace.Span
+	hedge  bool // another try was under way already
 	asked  bool // usage was asked for on the client's behalf
 	result Result
 
@@ -57,6 +62,7 @@ func (x *exchange) forward() {
 			x.giveUp(last, nil)
 			return
 		}
+		x.span.AddEvent("retry", trace.WithAttributes(attribute.String("banyan.cause", string(t.result.Cause))))
 		if x.cfg.Retried != nil {
 			x.cfg.Retried(t.result.Cause)
 		}
@@ -109,6 +115,7 @@ func (x *exchange) try(target *Target) *try {
 	}
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	t.cancel = cancel
+	ctx = x.traceTry(ctx, t)
 	wait := x.limits.Answer
 	if x.call.Body.Stream {
 		wait = x.limits.FirstByte
@@ -173,6 +180,9 @@ func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 	}
 	req.URL.RawQuery = x.r.URL.RawQuery
 	req.Header = x.outbound(t.target)
+	if x.cfg.Tracer != nil {
+		Inject(ctx, req.Header)
+	}
 	return req, nil
 }
 
@@ -209,6 +219,7 @@ func (x *exchange) finish(t *try) {
 		t.buffer, t.first = nil, nil
 	}
 	t.result.Duration = time.Since(t.start)
+	t.endTry()
 	if x.cfg.Done != nil {
 		x.cfg.Done(t.target, t.result)
 	}

@@ -349,8 +349,15 @@ func TestAClientsKeyBoundsItsClass(t *testing.T) {
 		client, header string
 		want           int
 	}{
-		{"", "", 1}, {"", "0", 0}, {"", "7", 2}, {"", "x", 1},
-		{"bulk", "", 2}, {"bulk", "0", 2}, {"gold", "", 0}, {"gold", "1", 1}, {"other", "0", 0},
+		{"", "", 1},
+		{"", "0", 0},
+		{"", "7", 2},
+		{"", "x", 1},
+		{"bulk", "", 2},
+		{"bulk", "0", 2},
+		{"gold", "", 0},
+		{"gold", "1", 1},
+		{"other", "0", 0},
 	} {
 		x := &exchange{Handler: &Handler{cfg: Config{Admission: Admission{
 			Classes: 3, Default: 1, Header: "X-Priority", Keys: map[string]int{"bulk": 2, "gold": 0},

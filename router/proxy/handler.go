@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/banyan-llm/banyan/router/admission"
 	"github.com/banyan-llm/banyan/router/openai"
 )
@@ -104,6 +106,7 @@ type exchange struct {
 	rc     *http.ResponseController
 	r      *http.Request
 	call   *Call
+	span   trace.Span
 	read   time.Time // when the body was complete
 	held   int64     // bytes taken of bodies
 	size   int       // of the body, in bytes
@@ -118,6 +121,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Handler: h, limits: h.limits.Load(), w: w, rc: http.NewResponseController(w), r: r}
 	x.call = &Call{ID: h.cfg.MintID(), Path: r.URL.Path, Start: time.Now()}
 	x.identify()
+	x.call.Endpoint = openai.EndpointOf(r.URL.Path)
+	x.traced()
+	defer x.span.End()
 	if fail := x.route(); fail != nil {
 		x.refuse(fail)
 		return
@@ -166,7 +172,6 @@ var denied = map[string]bool{"/v1/load_lora_adapter": true, "/v1/unload_lora_ada
 // route refuses paths and methods that this listener does not serve.
 func (x *exchange) route() *openai.Error {
 	p := x.r.URL.Path
-	x.call.Endpoint = openai.EndpointOf(p)
 	switch {
 	case x.call.Endpoint != openai.Other:
 		if x.r.Method != http.MethodPost {

@@ -52,6 +52,7 @@ func (x *exchange) writeJSON(v any) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	x.lastHeader()
+	x.answer(http.StatusOK)
 	if x.r.Method != http.MethodHead {
 		_, _ = x.w.Write(body)
 	}

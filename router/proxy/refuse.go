@@ -29,6 +29,7 @@ func (x *exchange) refuse(fail *openai.Error) {
 	if x.cfg.Refused != nil {
 		x.cfg.Refused(fail.Status)
 	}
+	x.answer(fail.Status)
 	body := fail.Body()
 	header := x.w.Header()
 	header.Set("Content-Type", "application/json")
