@@ -4,11 +4,9 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -16,21 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-)
-
-const (
-	connectionAge = 2 * time.Second
-	settled       = 3 * connectionAge // after a change of peers shares are even again
-	shareWindow   = 4 * time.Second
-	hitWindow     = 5 * time.Second
-	// hitDip is how far the cached share of any window may lie below the one
-	// before the first change.
-	hitDip = .15
-	// slots is the number of server lines in the balancer's configuration.
-	slots = 5
 )
 
 func lookup(t *testing.T, tool string) string {
@@ -155,6 +140,13 @@ func (h *haproxy) states() map[string]string {
 	return out
 }
 
+func (h *haproxy) url() string { return "http://" + h.address }
+
+func (h *haproxy) waitUp(slot int) {
+	h.t.Helper()
+	eventually(h.t, "the balancer sees the successor", func() bool { return h.states()[fmt.Sprintf("s%d", slot)] == "UP" })
+}
+
 // waitFor waits until exactly these slots are up.
 func (h *haproxy) waitFor(up ...int) {
 	h.t.Helper()
@@ -173,203 +165,7 @@ func (h *haproxy) waitFor(up ...int) {
 	})
 }
 
-// tier is the peers behind a balancer.
-type tier struct {
-	t      *testing.T
-	cfg    string
-	ports  [slots]string // public address of each slot
-	admin  [slots]string // admin address, if it matters
-	living map[int]*process
-	names  map[int]string // of the living
-	count  int
-}
-
-func newTier(t *testing.T, replicas []*process) *tier {
-	var cfg strings.Builder
-	fmt.Fprintf(&cfg, "mesh: {insecure: true}\nhttp: {connection_age: %v}\ndrain: {delay: 2500ms, timeout: 20s}\nreplicas:\n", connectionAge)
-	for i, r := range replicas {
-		fmt.Fprintf(&cfg, "- {name: r%d, url: %q, events: %q, replay: %q, engine: vllm}\n", i, "http://"+r.said["http"], r.said["events"], r.said["replay"])
-	}
-	tr := &tier{t: t, cfg: writeFile(t, cfg.String()), living: map[int]*process{}, names: map[int]string{}}
-	for i := range tr.ports {
-		tr.ports[i] = freePort(t)
-	}
-	return tr
-}
-
-// start fills a slot with a fresh peer.
-func (tr *tier) start(slot int) {
-	tr.t.Helper()
-	name := fmt.Sprintf("p%d", tr.count)
-	tr.count++
-	args := []string{
-		"serve", "--config", tr.cfg, "--mesh.name", name, "--http.listen", tr.ports[slot],
-		"--admin.listen", cmp.Or(tr.admin[slot], "127.0.0.1:0"), "--mesh.bind", "127.0.0.1:0",
-	}
-	var seeds []string
-	for _, i := range slices.Sorted(maps.Keys(tr.living)) {
-		seeds = append(seeds, tr.living[i].said["mesh"])
-	}
-	if len(seeds) > 0 {
-		args = append(args, "--mesh.join", strings.Join(seeds, ","))
-	}
-	tr.living[slot], tr.names[slot] = launch(tr.t, args...), name
-}
-
-// term begins the drain of a slot's peer; the function it returns waits for
-// its clean end.
-func (tr *tier) term(slot int) (wait func()) {
-	p, name := tr.living[slot], tr.names[slot]
-	delete(tr.living, slot)
-	delete(tr.names, slot)
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	begun := time.Now()
-	return func() {
-		tr.t.Helper()
-		select {
-		case err := <-p.done:
-			if err != nil || strings.Contains(p.errs.String(), "streams cut") {
-				tr.t.Errorf("%s ended with %v: %s", name, err, p.errs)
-			}
-		case <-time.After(30*time.Second - time.Since(begun)):
-			tr.t.Errorf("%s did not end within 30 s: %s", name, p.errs)
-		}
-	}
-}
-
 func TestScalingAndRestartsBehindHAProxy(t *testing.T) {
 	lookup(t, "haproxy")
-	var replicas []*process
-	for i := range 4 {
-		replicas = append(replicas, replicaProcess(t, fmt.Sprintf("r%d", i)))
-	}
-	tr := newTier(t, replicas)
-	tr.start(0)
-	tr.start(1)
-	h := startHAProxy(t, tr.ports[:])
-	h.waitFor(0, 1)
-
-	r := &record{}
-	url := "http://" + h.address
-	end := r.run(
-		talkers{set: "fast", url: url, clients: 40, output: [2]int{1, 2}, think: [2]time.Duration{0, 60 * time.Millisecond}, turns: 12},
-		talkers{set: "slow", url: url, clients: 16, output: [2]int{60, 220}, think: [2]time.Duration{0, 300 * time.Millisecond}, turns: 6},
-		// Longer than drain.delay and the linger together.
-		talkers{set: "long", url: url, clients: 4, output: [2]int{900, 1100}, turns: 1},
-	)
-	defer end()
-	begun := time.Now()
-	phase := func(what string, f func()) {
-		from := time.Now()
-		f()
-		all := r.between(from, time.Now())
-		t.Logf("%-26s %5.1f s, %d requests, cached %.3f, shares %v", what, time.Since(from).Seconds(), len(all), cachedShare(all), shares(all))
-	}
-	evenly := func(peers int) {
-		t.Helper()
-		time.Sleep(settled)
-		from := time.Now()
-		time.Sleep(shareWindow)
-		judgeShares(t, shares(r.between(from, time.Now())), tr.names, peers)
-	}
-
-	phase("2 peers", func() { time.Sleep(hitWindow + 2*time.Second) })
-	before := cachedShare(r.between(begun.Add(2*time.Second), time.Now()))
-	changes := time.Now()
-	phase("2 to 5 peers", func() {
-		tr.start(2)
-		tr.start(3)
-		tr.start(4)
-		h.waitFor(0, 1, 2, 3, 4)
-		evenly(5)
-	})
-	phase("5 to 3 peers", func() {
-		waits := []func(){tr.term(0), tr.term(1)}
-		h.waitFor(2, 3, 4)
-		evenly(3)
-		for _, wait := range waits {
-			wait()
-		}
-	})
-	phase("rolling restart", func() {
-		// Each successor takes a free slot first, as with maxSurge 1.
-		var waits []func()
-		for i, old := range []int{2, 3, 4} {
-			fresh := i
-			if i == 2 {
-				waits[0]()
-				fresh = 2
-			}
-			tr.start(fresh)
-			eventually(t, "the balancer sees the successor", func() bool { return h.states()[fmt.Sprintf("s%d", fresh)] == "UP" })
-			waits = append(waits, tr.term(old))
-		}
-		h.waitFor(0, 1, 2)
-		evenly(3)
-		for _, wait := range waits[1:] {
-			wait()
-		}
-	})
-	graceful := time.Now()
-	victim := tr.names[1]
-	phase("SIGKILL of "+victim, func() {
-		time.Sleep(time.Second)
-		_ = tr.living[1].cmd.Process.Kill()
-		delete(tr.living, 1)
-		delete(tr.names, 1)
-		h.waitFor(0, 2)
-		time.Sleep(hitWindow)
-	})
-	phase("the end of all answers", end)
-	phase("equal digests", func() {
-		eventually(t, "the peers left hold equal digests", func() bool { return converged(slices.Collect(maps.Values(tr.living))) })
-	})
-
-	// A stream may still run when a phase ends, so what began early and failed
-	// late counts for the phase it failed in.
-	lost := 0
-	for _, a := range failures(r.between(begun, time.Now())) {
-		switch {
-		case a.end.After(graceful) && a.peer == victim:
-			lost++
-		case a.end.After(graceful) && a.peer == "" && !a.began:
-			lost++ // accepted by the victim's kernel, never answered
-		default:
-			t.Errorf("%s request through %q at %.1f s failed after %.2f s: %v", a.set, a.peer, a.at.Sub(begun).Seconds(), a.end.Sub(a.at).Seconds(), a.err)
-		}
-	}
-	if lost == 0 || lost > 40 {
-		t.Errorf("SIGKILL of one of 3 peers cost %d of 60 clients a request", lost)
-	}
-	t.Logf("SIGKILL cost %d requests; cached share before all changes %.3f", lost, before)
-	for at := changes; time.Since(at) > hitWindow; at = at.Add(hitWindow) {
-		if share := cachedShare(r.between(at, at.Add(hitWindow))); share < before-hitDip {
-			t.Errorf("cached share %.3f in the window at %.1f s, %.3f before", share, at.Sub(begun).Seconds(), before)
-		}
-	}
-}
-
-// shares counts requests by peer.
-func shares(all []asked) map[string]int {
-	out := map[string]int{}
-	for _, a := range all {
-		if a.err == nil {
-			out[a.peer]++
-		}
-	}
-	return out
-}
-
-// judgeShares holds that every living peer got at least half the mean.
-func judgeShares(t *testing.T, got map[string]int, names map[int]string, peers int) {
-	t.Helper()
-	sum := 0
-	for _, n := range got {
-		sum += n
-	}
-	for _, name := range names {
-		if 2*peers*got[name] < sum {
-			t.Errorf("%s got %d of %d requests among %d peers: %v", name, got[name], sum, peers, got)
-		}
-	}
+	scaleAndRestart(t, func(tr *tier) balancer { return startHAProxy(t, tr.ports[:]) })
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,44 +72,46 @@ func startNginx(t *testing.T, servers []string) (address string) {
 	}
 }
 
-// nginx never asks /readyz: the closed listener is the only sign of a drain.
-func TestRollingRestartBehindNginx(t *testing.T) {
-	lookup(t, "nginx")
-	tr := newTier(t, []*process{replicaProcess(t, "r0"), replicaProcess(t, "r1")})
-	for slot := range 3 {
-		tr.start(slot)
+// nginx is a running balancer that tells nothing of itself: it never asks
+// /readyz, and a refused connect is its only sign of a peer that has gone.
+type nginx struct {
+	tier    *tier
+	address string
+}
+
+func (n *nginx) url() string { return "http://" + n.address }
+
+// waitUp waits until the peer there is ready: nginx tries an address that
+// refused again after 2 s.
+func (n *nginx) waitUp(slot int) {
+	n.tier.t.Helper()
+	eventually(n.tier.t, "the successor is ready", func() bool {
+		st := n.tier.living[slot].status()
+		return st != nil && st.Ready
+	})
+}
+
+// waitFor also waits until all other addresses refuse.
+func (n *nginx) waitFor(up ...int) {
+	n.tier.t.Helper()
+	for _, slot := range up {
+		n.waitUp(slot)
 	}
-	eventually(t, "all peers are ready", func() bool {
-		for _, p := range tr.living {
-			if st := p.status(); st == nil || !st.Ready || len(st.Peers) != 3 {
+	eventually(n.tier.t, "the others have closed their listeners", func() bool {
+		for slot, address := range n.tier.ports {
+			c, err := net.Dial("tcp", address)
+			if err == nil {
+				c.Close()
+			}
+			if open := err == nil; open != slices.Contains(up, slot) {
 				return false
 			}
 		}
 		return true
 	})
-	url := "http://" + startNginx(t, tr.ports[:3])
-	r := &record{}
-	begun := time.Now()
-	end := r.run(
-		talkers{set: "fast", url: url, clients: 30, output: [2]int{1, 2}, think: [2]time.Duration{0, 60 * time.Millisecond}, turns: 12},
-		talkers{set: "slow", url: url, clients: 12, output: [2]int{60, 220}, think: [2]time.Duration{0, 300 * time.Millisecond}, turns: 6},
-	)
-	defer end()
-	time.Sleep(2 * time.Second)
-	for slot := range 3 {
-		tr.term(slot)()
-		tr.start(slot)
-		p := tr.living[slot]
-		eventually(t, "the successor is ready", func() bool { st := p.status(); return st != nil && st.Ready })
-	}
-	time.Sleep(settled)
-	from := time.Now()
-	time.Sleep(shareWindow)
-	judgeShares(t, shares(r.between(from, time.Now())), tr.names, 3)
-	end()
-	all := r.between(begun, time.Now())
-	for _, a := range failures(all) {
-		t.Errorf("%s request through %q at %.1f s failed after %.2f s: %v", a.set, a.peer, a.at.Sub(begun).Seconds(), a.end.Sub(a.at).Seconds(), a.err)
-	}
-	t.Logf("%d requests, cached %.3f, shares at the end %v", len(all), cachedShare(all), shares(r.between(from, time.Now())))
+}
+
+func TestScalingAndRestartsBehindNginx(t *testing.T) {
+	lookup(t, "nginx")
+	scaleAndRestart(t, func(tr *tier) balancer { return &nginx{tr, startNginx(t, tr.ports[:])} })
 }
