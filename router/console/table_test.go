@@ -3,8 +3,11 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +39,7 @@ func sample() *Status {
 func TestTableGolden(t *testing.T) {
 	time.Local = time.UTC
 	var out bytes.Buffer
-	if err := sample().WriteTable(&out, 0); err != nil {
+	if err := sample().WriteTable(&out, Look{}); err != nil {
 		t.Fatal(err)
 	}
 	const path = "testdata/status.txt"
@@ -57,7 +60,7 @@ func TestTableGolden(t *testing.T) {
 func TestUnknownIsADashAndNeverZero(t *testing.T) {
 	var out bytes.Buffer
 	s := &Status{Peers: []Peer{{Name: "x", State: "alive"}}, Replicas: []Replica{{Name: "r", State: "up"}}}
-	if err := s.WriteTable(&out, 0); err != nil {
+	if err := s.WriteTable(&out, Look{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range strings.Split(out.String(), "\n") {
@@ -67,15 +70,106 @@ func TestUnknownIsADashAndNeverZero(t *testing.T) {
 	}
 }
 
-func TestLinesAreCutToTheTerminal(t *testing.T) {
-	var out bytes.Buffer
-	if err := sample().WriteTable(&out, 60); err != nil {
+// many is a mesh too large for a terminal, with names too long for it.
+func many() *Status {
+	s := sample()
+	s.Replicas[1].URL = "http://a-service-with-a-name.a-namespace-with-a-name.svc.cluster.local:8000"
+	for i := range 64 {
+		r := s.Replicas[0]
+		r.Name = fmt.Sprintf("vllm-llama-3-3-70b-instruct-fp8-node-%02d-gpu-%d", i/8, i%8)
+		r.URL = "http://" + r.Name + ".pool.svc.cluster.local:8000"
+		s.Replicas = append(s.Replicas, r)
+	}
+	return s
+}
+
+func TestTablesFitTheTerminal(t *testing.T) {
+	for _, width := range []int{60, 80, 200} {
+		var out bytes.Buffer
+		if err := many().WriteTable(&out, Look{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+				t.Errorf("%d wide on %d: %q", n, width, line)
+			}
+		}
+		for _, want := range []string{"STATE", "INFLIGHT", "CACHED", "STREAM", "… 56 more; --all shows them", "down 12s"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%d columns lack %q:\n%s", width, want, out.String())
+			}
+		}
+		if url := strings.Contains(out.String(), "URL"); url != (width == 200) {
+			t.Errorf("%d columns show addresses: %v", width, url)
+		}
+		if strings.Index(out.String(), "\nr3 ") > strings.Index(out.String(), "\nr2 ") {
+			t.Errorf("the replica that is down does not stand first:\n%s", out.String())
+		}
+	}
+	var piped, all bytes.Buffer
+	if err := many().WriteTable(&piped, Look{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range strings.Split(out.String(), "\n") {
-		if strings.HasPrefix(line, "r2") && utf8.RuneCountInString(line) > 60 {
-			t.Errorf("%d wide: %q", utf8.RuneCountInString(line), line)
+	if err := many().WriteTable(&all, Look{Width: 80, All: true}); err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"piped": piped.String(), "all": all.String()} {
+		if strings.Count(text, "vllm-llama") < 64 || strings.Contains(text, "more;") {
+			t.Errorf("%s: rows are missing", what)
 		}
+	}
+	if strings.Contains(piped.String(), "…") {
+		t.Error("piped, something is cut")
+	}
+}
+
+func TestColourOnlyWhereItSaysSomething(t *testing.T) {
+	var plain, color bytes.Buffer
+	if err := sample().WriteTable(&plain, Look{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := sample().WriteTable(&color, Look{Color: true}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(plain.String(), "\x1b") {
+		t.Error("escapes where no colour was asked for")
+	}
+	bare := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(color.String(), "")
+	if bare != plain.String() || !strings.Contains(color.String(), "\x1b[31;1mr3") {
+		t.Errorf("coloured:\n%q", color.String())
+	}
+}
+
+func TestNamesCannotSteerTheTerminal(t *testing.T) {
+	s := sample()
+	s.Name, s.Replicas[0].Name, s.Problems[0].Text = "\x1b[2J", "r\x07\x1b]0;x", "line\nbreak"
+	var out bytes.Buffer
+	if err := errors.Join(s.WriteTable(&out, Look{Width: 80}), s.WriteChecks(&out, Look{})); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\x07") || strings.Contains(out.String(), "line\nbreak") {
+		t.Errorf("C4: %q", out.String())
+	}
+}
+
+func TestChecksSayWhatFails(t *testing.T) {
+	s := sample()
+	s.Judge()
+	var out bytes.Buffer
+	if err := s.WriteChecks(&out, Look{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"√ this peer is ready", "× 1 of 2 replicas are up", "! r3 is down: connection refused. Requests go", "1 to look at"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, out.String())
+		}
+	}
+	s = sample()
+	s.Replicas, s.Problems = s.Replicas[:1], nil
+	s.Judge()
+	out.Reset()
+	if err := s.WriteChecks(&out, Look{}); err != nil || strings.Contains(out.String(), "×") || !strings.Contains(out.String(), "all is well, seen from a") {
+		t.Errorf("%v:\n%s", err, out.String())
 	}
 }
 

@@ -1,0 +1,57 @@
+package console
+
+import (
+	"fmt"
+	"io"
+)
+
+// check is one thing that must hold.
+type check struct {
+	holds bool
+	text  string
+}
+
+// WriteChecks says line by line what holds and what does not, and what to do
+// about it. All holds exactly if s.OK.
+func (s *Status) WriteChecks(w io.Writer, look Look) error {
+	out := &printer{w: w, look: look}
+	for _, c := range s.checks() {
+		if c.holds {
+			out.wrapped("  ", LevelOK, "√ %s", c.text)
+		} else {
+			out.wrapped("  ", LevelBad, "× %s", c.text)
+		}
+	}
+	for _, p := range s.Problems {
+		out.wrapped("  ", LevelWarn, "! %s. %s", p.Text, p.Help)
+	}
+	if s.OK {
+		out.wrapped("", LevelOK, "all is well, seen from %s", s.Name)
+	} else {
+		out.wrapped("", LevelBad, "%d to look at, seen from %s", len(s.Problems), s.Name)
+	}
+	return out.err
+}
+
+func (s *Status) checks() []check {
+	t := s.tally()
+	oldest, deaf := 0.0, 0
+	for _, p := range s.Peers {
+		if p.State == "alive" && p.ViewAgeMs != nil {
+			oldest = max(oldest, *p.ViewAgeMs)
+		}
+	}
+	for _, r := range s.Replicas {
+		if r.Stream.State == "quarantined" || r.Stream.State == "unusable" {
+			deaf++
+		}
+	}
+	return []check{
+		{s.Ready, "this peer is ready: " + dash(s.Reason)},
+		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive", t.peers, t.members)},
+		{oldest <= 2*staleMs, "views of other peers are " + millis(&oldest) + " old at most"},
+		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
+		{deaf == 0, fmt.Sprintf("events of %d of %d replicas are usable", t.replicas-deaf, t.replicas)},
+		{s.Mesh.Divergent == 0, fmt.Sprintf("%d streams differ between peers", s.Mesh.Divergent)},
+	}
+}
