@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -112,17 +113,30 @@ func (c *adminClient) call(ctx context.Context, method, path string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	switch text := strings.TrimSpace(string(raw)); {
+	switch text := complaint(raw); {
 	case res.StatusCode == http.StatusUnauthorized && c.key == "":
 		return nil, fmt.Errorf("%s: %s asks for a key: --admin-key-file, or BANYAN_ADMIN_KEY in the environment", res.Status, c.peer)
 	case res.StatusCode == http.StatusUnauthorized:
 		return nil, fmt.Errorf("%s: %s does not know this admin key (its lines are in admin.keys_file)", res.Status, c.peer)
 	case res.StatusCode == http.StatusBadRequest && strings.Contains(text, "HTTPS server"):
 		return nil, fmt.Errorf("%s: the peer speaks TLS: --peer https://%s", res.Status, c.peer)
+	case res.StatusCode == http.StatusNotFound && method == http.MethodGet:
+		return nil, fmt.Errorf("%s: %s (is %s the OpenAI port? --peer names admin.listen, port 8081 by default)", res.Status, text, c.peer)
 	case res.StatusCode >= 300:
 		return nil, fmt.Errorf("%s: %s", res.Status, text)
 	}
 	return raw, nil
+}
+
+// complaint is what an answer says is wrong, in one line.
+func complaint(raw []byte) string {
+	var doc struct{ Error struct{ Message string } }
+	text := string(raw)
+	if json.Unmarshal(raw, &doc) == nil && doc.Error.Message != "" {
+		text = doc.Error.Message
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	return text[:min(len(text), 300)]
 }
 
 // cure says what to do about a call that got no answer.

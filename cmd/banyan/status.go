@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/banyan-llm/banyan/router/console"
@@ -18,8 +20,10 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	fs := flagSet("status", stderr)
 	var admin adminClient
 	admin.flags(fs)
-	asJSON := fs.Bool("json", false, "print the status document")
-	check := fs.Bool("check", false, "exit 1 on any trouble")
+	var show statusView
+	fs.BoolVar(&show.json, "json", false, "print the status document")
+	fs.BoolVar(&show.check, "check", false, "say line by line what holds; exit 1 on any trouble")
+	fs.BoolVar(&show.look.All, "all", false, "show every row, also on a terminal")
 	wait := fs.Duration("wait", 0, "with --check: keep asking this long until all is well")
 	watch := fs.Bool("watch", false, "print again every 2 s")
 	if err := parse(fs, args); err != nil {
@@ -29,32 +33,59 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	for {
 		st, raw, err := fetchStatus(ctx, &admin)
 		troubled := err != nil || !st.OK
-		if *check && troubled && time.Now().Before(deadline) && ctx.Err() == nil {
+		if show.check && troubled && time.Now().Before(deadline) && ctx.Err() == nil {
 			sleepCtx(ctx, 500*time.Millisecond)
 			continue
+		}
+		if err == nil {
+			err = show.write(stdout, st, raw, *watch)
+		} else if *watch && ctx.Err() == nil { // a peer may come back
+			fmt.Fprintln(stderr, "banyan status:", err)
+			err = nil
 		}
 		if err != nil {
 			return err
 		}
-		switch {
-		case *asJSON:
-			if _, err := fmt.Fprintln(stdout, string(raw)); err != nil {
-				return err
-			}
-		default:
-			if err := st.WriteTable(stdout, terminalWidth(stdout)); err != nil {
-				return err
-			}
-		}
 		if !*watch || ctx.Err() != nil {
-			if *check && troubled {
+			if show.check && troubled {
 				return errCheck
 			}
 			return nil
 		}
 		sleepCtx(ctx, 2*time.Second)
-		fmt.Fprintln(stdout)
 	}
+}
+
+// statusView is how a status is printed.
+type statusView struct {
+	json, check bool
+	look        console.Look
+}
+
+// write prints st; again means that more will follow in its place.
+func (v *statusView) write(stdout io.Writer, st *console.Status, raw []byte, again bool) error {
+	if v.json {
+		_, err := fmt.Fprintln(stdout, string(raw))
+		return err
+	}
+	v.look.Width = terminalWidth(stdout)
+	v.look.Color = v.look.Width > 0 && os.Getenv("NO_COLOR") == ""
+	var text bytes.Buffer
+	draw := st.WriteTable
+	if v.check {
+		draw = st.WriteChecks
+	}
+	switch {
+	case again && v.look.Width > 0:
+		text.WriteString("\x1b[H\x1b[2J") // to the top of an empty screen
+	case again:
+		defer fmt.Fprintln(stdout)
+	}
+	if err := draw(&text, v.look); err != nil {
+		return err
+	}
+	_, err := stdout.Write(text.Bytes())
+	return err
 }
 
 func sleepCtx(ctx context.Context, d time.Duration) {
@@ -72,8 +103,8 @@ func fetchStatus(ctx context.Context, admin *adminClient) (*console.Status, []by
 		return nil, nil, err
 	}
 	var st console.Status
-	if err := json.Unmarshal(raw, &st); err != nil {
-		return nil, nil, fmt.Errorf("%s does not answer like a banyan peer: %w", admin.peer, err)
+	if err := json.Unmarshal(raw, &st); err != nil || st.PeerID == "" {
+		return nil, nil, fmt.Errorf("%s does not answer like a banyan peer: --peer names the admin.listen address of one, port 8081 by default", admin.peer)
 	}
 	return &st, raw, nil
 }

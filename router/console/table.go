@@ -42,13 +42,6 @@ func (s *Status) WriteTable(w io.Writer, look Look) error {
 	for _, fact := range s.summary() {
 		out.wrapped("          ", "", "%-10s%s", fact[0], fact[1])
 	}
-	if c := &s.Config; c.Hash != "" {
-		waits := ""
-		if len(c.Restart) > 0 {
-			waits = "; waiting for a restart: " + strings.Join(c.Restart, ", ")
-		}
-		out.line("config %s, taken up %s%s", c.Hash, time.UnixMilli(c.LoadedMs).Format("2006-01-02 15:04:05"), waits)
-	}
 	if len(s.Problems) > 0 {
 		out.line("")
 	}
@@ -97,8 +90,15 @@ func peerRows(s *Status) (rows []tableRow) {
 }
 
 var peerColumns = []column{
-	{head: "PEER"}, {head: "ADDRESS", drop: 3}, {head: "STATE"}, {head: "READY"}, {head: "VERSION", drop: 4}, {head: "REQ/S", right: true},
-	{head: "VIEW AGE", right: true}, {head: "FACTS", right: true, drop: 1}, {head: "MEM", right: true, drop: 2},
+	{head: "PEER"},
+	{head: "ADDRESS", drop: 3},
+	{head: "STATE"},
+	{head: "READY"},
+	{head: "VERSION", drop: 4},
+	{head: "REQ/S", right: true},
+	{head: "VIEW AGE", right: true},
+	{head: "FACTS", right: true, drop: 1},
+	{head: "MEM", right: true, drop: 2},
 }
 
 func replicaRows(s *Status) (rows []tableRow) {
@@ -121,8 +121,17 @@ func replicaRows(s *Status) (rows []tableRow) {
 }
 
 var replicaColumns = []column{
-	{head: "REPLICA"}, {head: "URL", drop: 4}, {head: "ENGINE", drop: 5}, {head: "ROLE", drop: 6}, {head: "STATE"}, {head: "INFLIGHT", right: true},
-	{head: "UNCACHED", right: true, drop: 1}, {head: "CACHED", right: true}, {head: "BLOCKS", right: true, drop: 2}, {head: "STREAM"}, {head: "KEYS", drop: 7},
+	{head: "REPLICA"},
+	{head: "URL", drop: 4},
+	{head: "ENGINE", drop: 5},
+	{head: "ROLE", drop: 6},
+	{head: "STATE"},
+	{head: "INFLIGHT", right: true},
+	{head: "UNCACHED", right: true, drop: 1},
+	{head: "CACHED", right: true},
+	{head: "BLOCKS", right: true, drop: 2},
+	{head: "STREAM"},
+	{head: "KEYS", drop: 7},
 }
 
 // engineText is the engine and its page; "?" marks what was only assumed.

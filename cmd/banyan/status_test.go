@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every way to ask the wrong place says what to do next.
+func TestStatusSaysWhatToDoNext(t *testing.T) {
+	serve := func(code int, body string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			fmt.Fprint(w, body)
+		}))
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	}
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	for _, c := range []struct {
+		what, peer string
+		args       []string
+		says       string
+	}{
+		{"nobody listens", closed.Listener.Addr().String(), nil, "is a peer running there? --peer names its admin.listen address"},
+		{"no such host", "no-such-host.invalid:8081", nil, "--peer names its admin.listen address"},
+		{"the OpenAI port", serve(404, `{"error":{"message":"no such path","type":"not_found"}}`), nil, "404 Not Found: no such path (is "},
+		{"another service", serve(200, "<html>hello</html>"), nil, "does not answer like a banyan peer: --peer names"},
+		{"another JSON service", serve(200, `{"status":"ok"}`), nil, "does not answer like a banyan peer: --peer names"},
+		{"no key", serve(401, "no"), nil, "asks for a key: --admin-key-file"},
+		{"a wrong key", serve(401, "no"), []string{"--admin-key", "x"}, "does not know this admin key"},
+		{"TLS", secure.Listener.Addr().String(), nil, "the peer speaks TLS: --peer https://"},
+		{"unknown authority", secure.URL, nil, "--ca names the authority"},
+	} {
+		var out, errs bytes.Buffer
+		err := runStatus(t.Context(), append([]string{"--peer", c.peer}, c.args...), &out, &errs)
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") || out.Len() > 0 {
+			t.Errorf("%s: %v, want %q; printed %q", c.what, err, c.says, out.String())
+		}
+	}
+}
+
+func TestStatusPipedIsPlain(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"peer_id":"1","name":"a","label":"pool","ok":false,"ready":true,"replicas":[{"name":"r0","state":"down","reason":"refused"}],"problems":[{"text":"r0 is down","help":"wait"}]}`)
+	}))
+	defer s.Close()
+	run := func(args ...string) (string, error) {
+		var out, errs bytes.Buffer
+		err := runStatus(t.Context(), append([]string{"--peer", s.URL}, args...), &out, &errs)
+		return out.String(), err
+	}
+	if text, err := run(); err != nil || !strings.Contains(text, "TROUBLE") || strings.Contains(text, "\x1b") {
+		t.Errorf("%v: %q", err, text)
+	}
+	if text, err := run("--check"); err == nil || !strings.Contains(text, "× 0 of 1 replicas are up") {
+		t.Errorf("--check: %v: %q", err, text)
+	}
+	if text, err := run("--check", "--wait", time.Millisecond.String(), "--json"); err == nil || !strings.HasPrefix(text, "{") {
+		t.Errorf("--check --json: %v: %q", err, text)
+	}
+}
