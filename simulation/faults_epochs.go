@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -13,10 +12,24 @@ import (
 type account struct {
 	lives []int // processes whose slots came, the one that was named first
 	slots map[uint64]crdt.Slot
+	// twofold: two slots came by one number. Which one a peer folded depends on
+	// which it met first, so facts cannot be held against the account.
+	twofold bool
 }
 
-// mixed reports whether slots of two processes came.
-func (a *account) mixed() bool { return len(a.lives) > 1 }
+func (a *account) take(s *crdt.Slot) {
+	have, ok := a.slots[s.Seq]
+	a.twofold = a.twofold || ok && have.TS != s.TS
+	a.slots[s.Seq] = *s
+}
+
+// add takes over another account's slots.
+func (a *account) add(b *account) {
+	for _, s := range b.slots {
+		a.take(&s)
+	}
+	a.twofold = a.twofold || b.twofold
+}
 
 // proof names what a follower was told that tells a process from an epoch's.
 type proof struct {
@@ -37,7 +50,7 @@ func (e *faultEngine) unite(epoch uint64, others ...uint64) {
 				all.lives = append(all.lives, life)
 			}
 		}
-		maps.Copy(all.slots, a.slots)
+		all.add(a)
 	}
 	e.said[epoch] = all
 }
@@ -82,7 +95,7 @@ func (r *faultRun) noteEpoch(f *follower, out *kvevents.Output) {
 			r.orderEpochs(f, out.Epoch, life)
 			e.said[out.Epoch] = a
 		}
-		a.slots[s.Seq] = *s
+		a.take(s)
 		if slices.Contains(a.lives, life) {
 			continue
 		}
@@ -116,38 +129,49 @@ func (e *faultEngine) lifeOf(s *crdt.Slot) int {
 	return 0
 }
 
-// mixed reports whether nobody could tell two processes apart under an epoch.
+// mixed reports whether nobody could tell two processes apart under an epoch, or
+// under one that is united with it.
 func (e *faultEngine) mixed(epoch uint64) bool {
-	a := e.said[epoch]
-	return a != nil && a.mixed()
+	if e.said[epoch] == nil {
+		return false
+	}
+	_, lives, ok := e.logUnder(epoch)
+	return !ok || len(lives) > 1
 }
 
 // logUnder is all that a peer may know under an epoch, and by whose handles: a
 // process's log, or, where two could not be told apart, what was delivered of
-// both under any of their names. ok is false if the same number came twice.
+// both under any of their names: epochs with a slot in common are united. ok is
+// false if the same number came twice then.
 func (e *faultEngine) logUnder(epoch uint64) (log []crdt.Slot, lives []int, ok bool) {
-	a := e.said[epoch]
-	if !a.mixed() {
-		return e.logs[a.lives[0]-1], a.lives, true
-	}
-	all := map[uint64]crdt.Slot{}
-	for _, b := range e.said {
-		if !slices.ContainsFunc(b.lives, func(life int) bool { return slices.Contains(a.lives, life) }) {
-			continue
-		}
-		for _, life := range b.lives {
-			if !slices.Contains(lives, life) {
-				lives = append(lives, life)
+	lives = slices.Clone(e.said[epoch].lives)
+	for grown := true; grown; {
+		grown = false
+		for _, a := range e.said {
+			if !slices.ContainsFunc(a.lives, func(life int) bool { return slices.Contains(lives, life) }) {
+				continue
+			}
+			for _, life := range a.lives {
+				if !slices.Contains(lives, life) {
+					lives, grown = append(lives, life), true
+				}
 			}
 		}
-		for seq, s := range b.slots {
-			if have, twice := all[seq]; twice && have.TS != s.TS {
-				return nil, nil, false
-			}
-			all[seq] = s
+	}
+	if len(lives) == 1 {
+		return e.logs[lives[0]-1], lives, true
+	}
+	slices.Sort(lives)
+	all := account{slots: map[uint64]crdt.Slot{}}
+	for _, a := range e.said {
+		if slices.Contains(lives, a.lives[0]) {
+			all.add(a)
 		}
 	}
-	for _, s := range all {
+	if all.twofold {
+		return nil, nil, false
+	}
+	for _, s := range all.slots {
 		log = append(log, s)
 	}
 	slices.SortFunc(log, func(a, b crdt.Slot) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -160,7 +184,7 @@ func (r *faultRun) rememberKnown() {
 	for _, e := range r.engines {
 		for _, p := range r.live() {
 			d, ok := p.index.Digest(e.stream)
-			if a := e.said[d.Context.Epoch]; ok && a != nil && !a.mixed() && a.lives[0] == e.life {
+			if a := e.said[d.Context.Epoch]; ok && a != nil && !e.mixed(d.Context.Epoch) && a.lives[0] == e.life {
 				e.known = append(e.known, knowledge{p.name, d.Context})
 			}
 		}
@@ -181,8 +205,11 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 	if p.index.Quarantined(e.stream) {
 		return
 	}
-	r.checked("EpochOrder")
 	d, _ := p.index.Digest(e.stream)
+	if e.mixed(d.Context.Epoch) {
+		return
+	}
+	r.checked("EpochOrder")
 	void := func(seq uint64) bool {
 		return slices.ContainsFunc(d.Context.Voids, func(v crdt.Span) bool { return v.From <= seq && seq <= v.To })
 	}
