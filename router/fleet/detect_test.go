@@ -128,8 +128,9 @@ func TestSGLangTellsItsEvents(t *testing.T) {
 	}{
 		"host and port":      {info: `{"kv_events":{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5557,"topic":"kv"}}`, events: "tcp://10.1.2.3:5557", topic: "kv"},
 		"one port a rank":    {info: `{"kv_events":{"endpoint_host":"0.0.0.0","endpoint_port_base":5557}}`, rank: 3, events: "tcp://10.1.2.3:5560"},
-		"another address":    {info: `{"kv_events":{"endpoint_host":"10.9.9.9","endpoint_port_base":5557}}`, events: "tcp://10.9.9.9:5557"},
-		"IPv6":               {info: `{"kv_events":{"endpoint_host":"[fd00::1]","endpoint_port_base":5557}}`, events: "tcp://[fd00::1]:5557"},
+		"another address":    {info: `{"kv_events":{"endpoint_host":"10.9.9.9","endpoint_port_base":5557}}`},
+		"its own address":    {info: `{"kv_events":{"endpoint_host":"10.1.2.3","endpoint_port_base":5557}}`, events: "tcp://10.1.2.3:5557"},
+		"IPv6":               {info: `{"kv_events":{"endpoint_host":"[fd00::1]","endpoint_port_base":5557}}`},
 		"the option's text":  {info: `{"kv_events_config":"{\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:6000\",\"replay_endpoint\":\"tcp://*:7000\"}"}`, events: "tcp://10.1.2.3:6000", replay: "tcp://10.1.2.3:7000"},
 		"off":                {info: `{"kv_events":{"publisher":"null","endpoint_host":"*","endpoint_port_base":5557}}`},
 		"none":               {info: `{"kv_events":null}`},

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -131,8 +130,8 @@ func (info *serverInfo) follow(w *wireEvents, base string, rank int) {
 
 // reachable turns an endpoint as the engine binds it into one to dial: any
 // interface means the host of the replica's URL. A host told outright counts
-// if it is that host, or an address that is not this machine's own: an engine
-// must not send a router to the router's neighbours on loopback.
+// only if it is that host: an engine must not send a router elsewhere. Where it
+// differs, the configuration names the endpoint.
 func reachable(endpoint, base string, rank int) string {
 	address, ok := strings.CutPrefix(endpoint, "tcp://")
 	if !ok {
@@ -156,10 +155,7 @@ func reachable(endpoint, base string, rank int) string {
 		host = u.Hostname()
 	case u.Hostname():
 	default:
-		ip, err := netip.ParseAddr(host)
-		if err != nil || ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
-			return ""
-		}
+		return ""
 	}
 	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port+rank))
 }

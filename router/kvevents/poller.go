@@ -73,12 +73,22 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 		cfg.Interval = 100 * time.Millisecond
 	}
 	if cfg.Client == nil {
-		cfg.Client = &http.Client{Timeout: 5 * time.Second}
+		cfg.Client = newPollClient()
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	return &Poller{cfg: cfg, packer: packer, ranks: make(map[int]*pollRank), status: make(map[int]Status)}, nil
+}
+
+// newPollClient goes where the configuration says and nowhere else: by no proxy
+// of the environment, and not where an engine redirects.
+func newPollClient() *http.Client {
+	return &http.Client{
+		Timeout:       5 * time.Second,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: 4 * time.Second, MaxResponseHeaderBytes: 64 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // Run polls until ctx ends. A replica that does not answer is asked less and

@@ -95,6 +95,9 @@ func dropListed(header, from http.Header) {
 func (x *exchange) inbound(from http.Header, target *Target) {
 	header := x.w.Header()
 	for name, values := range from {
+		if name == "Location" || name == "Refresh" { // a replica does not send clients elsewhere
+			continue
+		}
 		if name == "Content-Length" || !endsHere(name) && name != "X-Client-Request-Id" {
 			header[name] = values
 		}
