@@ -175,6 +175,13 @@ func readFile(path string, cfg *router.Config) error {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := keyFaults(&doc, reflect.TypeOf(cfg).Elem()); err != nil {
+		return fmt.Errorf("%s:\n%w", path, err)
+	}
 	if err := strictYAML(data, cfg); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -215,7 +222,7 @@ func readEnv(environ []string, opts []option) error {
 		}
 		o, ok := byName[name]
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s: no such setting%s", name, nearest(name, byName)))
+			errs = append(errs, fmt.Errorf("%s: no such setting%s", name, nearest(name, byName, len(envPrefix))))
 			continue
 		}
 		if err := o.set(text); err != nil {
@@ -225,9 +232,10 @@ func readEnv(environ []string, opts []option) error {
 	return errors.Join(errs...)
 }
 
-// nearest suggests a known name that shares the longest prefix.
-func nearest(name string, known map[string]option) string {
-	best, length := "", len(envPrefix)
+// nearest suggests a known name that shares the longest prefix, of more than
+// least bytes.
+func nearest[V any](name string, known map[string]V, least int) string {
+	best, length := "", least
 	for candidate := range known {
 		n := 0
 		for n < len(name) && n < len(candidate) && name[n] == candidate[n] {
