@@ -91,6 +91,7 @@ type DiscoveryConfig struct {
 type IngestConfig struct {
 	Owners string `yaml:"owners" doc:"peers subscribed to each stream: a number or all"`
 	Listen string `yaml:"listen" doc:"SUB bind address for engines that dial us: tcp://*:5557"`
+	Poll   bool   `yaml:"poll" doc:"read the events of every TensorRT-LLM replica; this takes them from any other reader"`
 	Token  string `yaml:"token" doc:"bearer token of POST /v1/kv-events on the admin listener; empty turns it off" secret:"true"`
 }
 

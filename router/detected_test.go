@@ -77,7 +77,7 @@ func TestHowEventsAreReadFollowsTheFacts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec   fleet.Spec
 		grid   int
-		pages  map[string]string
+		poll   bool
 		want   feed
 		state  string
 		detail string
@@ -89,11 +89,13 @@ func TestHowEventsAreReadFollowsTheFacts(t *testing.T) {
 		},
 		"no events":  {spec: fleet.Spec{Engine: "vllm"}, state: "none", detail: "predictions only"},
 		"polled":     {spec: fleet.Spec{Engine: "trtllm", Events: "poll"}, want: feed{how: fedPolled, engine: "trtllm"}, state: "idle"},
-		"not polled": {spec: fleet.Spec{Engine: "trtllm"}, state: "none"},
+		"not polled": {spec: fleet.Spec{Engine: "trtllm"}, state: "none", detail: "any other reader"},
+		"polled all": {spec: fleet.Spec{Engine: "trtllm"}, poll: true, want: feed{how: fedPolled, engine: "trtllm"}, state: "idle"},
 		"a pool":     {spec: fleet.Spec{Engine: "vllm", Events: "tcp://h:1", Kind: "pool"}, state: "none"},
 	} {
 		p := quietPeer(t, func(c *Config) {
 			tc.spec.URL = "http://h:80"
+			c.Ingest.Poll = tc.poll
 			c.Replicas = []fleet.Spec{tc.spec}
 		})
 		r := p.fleet.List()[0]

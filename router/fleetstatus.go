@@ -22,11 +22,15 @@ func (p *Peer) fleetProblems() []console.Problem {
 		listed[r.Spec.URL]++
 	}
 	for _, r := range p.fleet.List() {
-		if told := p.ingest.toldRank(r.Stream); told >= 0 && told != r.Spec.Rank && r.OneOfMany() {
+		st, ok := p.ingest.told(r.Stream)
+		if ok && st.Rank >= 0 && st.Rank != r.Spec.Rank && r.OneOfMany() {
 			out = append(out, console.Problem{
-				Text: fmt.Sprintf("The events that %s listens to are of data-parallel rank %d, not %d", r.Name(), told, r.Spec.Rank),
+				Text: fmt.Sprintf("The events that %s listens to are of data-parallel rank %d, not %d", r.Name(), st.Rank, r.Spec.Rank),
 				Help: "Check its events port: the engine adds the rank to the first rank's port",
 			})
+		}
+		if st.Warning != "" {
+			out = append(out, console.Problem{Text: r.Name() + ": " + st.Warning, Help: "Its cache is known in part only"})
 		}
 	}
 	for _, r := range p.fleet.List() {

@@ -151,7 +151,7 @@ func (g *ingest) fed(r *fleet.Replica) feed {
 	case r.Spec.Kind == "pool" || f.Engine == "" || g.misfit(&f) != "":
 		return feed{}
 	case f.Engine == "trtllm":
-		if f.Events == "" || !g.polls(r) {
+		if f.Events == "" && !g.peer.config().Ingest.Poll || !g.polls(r) {
 			return feed{}
 		}
 		return feed{how: fedPolled, engine: f.Engine}
@@ -464,6 +464,8 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 			s.State, s.Detail = "unusable", why
 		} else if facts.Engine == "" {
 			s.State, s.Detail = "idle", "its engine is not known yet"
+		} else if facts.Engine == kvevents.TRTLLM.String() && facts.Events == "" {
+			s.Detail = "reading its events takes them from any other reader: predictions only, unless events: poll or ingest.poll says that this mesh is the only one"
 		}
 		return s
 	}
@@ -499,16 +501,16 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 	return s
 }
 
-// toldRank is the data-parallel rank a followed stream's batches name; -1 if
-// none, or if this peer does not follow it.
-func (g *ingest) toldRank(id crdt.StreamID) int {
+// told is what a followed stream says of itself; false if this peer does not
+// follow it.
+func (g *ingest) told(id crdt.StreamID) (kvevents.Status, bool) {
 	g.mu.Lock()
 	f := g.follow[id]
 	g.mu.Unlock()
-	if f == nil || f.feed.how == fedPolled {
-		return -1
+	if f == nil {
+		return kvevents.Status{}, false
 	}
-	return f.sub.Status().Rank
+	return f.sub.Status(), true
 }
 
 var _ kvevents.Sink = (*ingest)(nil)

@@ -58,7 +58,19 @@ type pollRank struct {
 	fit       fitness
 	slots     []crdt.Slot
 	exhausted []crdt.Span
+	missed    []time.Time // answers that began behind a hole, the newest ones
 }
+
+// Answers that begin behind a hole, that many within that time, are no bad
+// luck: somebody else reads the queue.
+const (
+	missesToWarn = 5
+	missesWithin = time.Minute
+)
+
+// rivalled says in plain words what holes again and again mean.
+const rivalled = "event ids are missing again and again: another reader empties the engine's queue, " +
+	"or its event_buffer_max_size is too small; let one mesh alone read it"
 
 // NewPoller checks a configuration.
 func NewPoller(cfg PollerConfig) (*Poller, error) {
@@ -201,6 +213,8 @@ func (p *Poller) event(e *TRTEvent, at time.Time) {
 	}
 	if seq > r.last+1 && r.last != 0 {
 		r.exhausted = append(r.exhausted, crdt.Span{From: r.last + 1, To: seq - 1})
+		r.missed = append(r.missed, at)
+		r.missed = r.missed[max(0, len(r.missed)-missesToWarn):]
 	}
 	r.last = seq
 	r.fit.add(packed)
@@ -220,7 +234,7 @@ func (p *Poller) settle(r *pollRank, seq uint64, at time.Time) {
 		p.flush(-1, r, at)
 		epoch := max(uint64(at.UnixMilli()), r.epoch+1, prior.Epoch+1)
 		p.cfg.Logger.Info("new incarnation", "stream", string(r.stream), "epoch", epoch)
-		*r = pollRank{stream: r.stream, epoch: epoch, anchor: seq, window: r.window, perWindow: r.perWindow}
+		*r = pollRank{stream: r.stream, epoch: epoch, anchor: seq, window: r.window, perWindow: r.perWindow, missed: r.missed}
 	}
 }
 
@@ -240,7 +254,10 @@ func (p *Poller) flush(rank int, r *pollRank, at time.Time) {
 	defer p.mu.Unlock()
 	st := p.status[rank]
 	st.Stream, st.Engine, st.Rank, st.Layout = r.stream, TRTLLM, rank, LayoutJSON
-	st.Epoch, st.LastSeq, st.Unusable = r.epoch, r.last, ""
+	st.Epoch, st.LastSeq, st.Unusable, st.Warning = r.epoch, r.last, "", ""
+	if len(r.missed) == missesToWarn && at.Sub(r.missed[0]) < missesWithin {
+		st.Warning = rivalled
+	}
 	if r.fit.unusable() {
 		st.Unusable = p.packer.cfg.Cure(r.fit.size)
 	}

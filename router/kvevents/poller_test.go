@@ -94,6 +94,41 @@ func TestPollerNumbersGapsAndRestarts(t *testing.T) {
 	}
 }
 
+// Holes again and again mean that another reader takes its part.
+func TestPollerTellsOfARival(t *testing.T) {
+	var bodies []string
+	for i := range missesToWarn {
+		bodies = append(bodies, list(trtStored(3*i, 100, "null", 5, 32)))
+	}
+	bodies = append(bodies, list(trtStored(3*missesToWarn, 100, "null", 5, 32)))
+	p := newTestPoller(t, trtServer(t, bodies...).URL, newRecordSink())
+	for i := range bodies {
+		if err := p.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if st := p.Status()[0]; (st.Warning != "") != (i >= missesToWarn) {
+			t.Errorf("after %d holes: %q", i, st.Warning)
+		}
+	}
+	if err := p.take([]byte(list(trtStored(3*missesToWarn+1, 100, "null", 5, 32))), time.Now().Add(2*missesWithin)); err != nil {
+		t.Fatal(err)
+	}
+	if st := p.Status()[0]; st.Warning != "" {
+		t.Errorf("long after: %q", st.Warning)
+	}
+}
+
+func TestPollerFollowsNoRedirect(t *testing.T) {
+	reached := false
+	victim := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	defer victim.Close()
+	s := httptest.NewServer(http.RedirectHandler(victim.URL, http.StatusTemporaryRedirect))
+	defer s.Close()
+	if err := newTestPoller(t, s.URL, newRecordSink()).Poll(t.Context()); err == nil || reached {
+		t.Errorf("error %v, reached %v", err, reached)
+	}
+}
+
 func TestPollerTakesOver(t *testing.T) {
 	sink := newRecordSink()
 	sink.prior = Prior{Epoch: 50, Anchor: 1, LastSeq: 9}

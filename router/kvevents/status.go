@@ -21,6 +21,7 @@ type Status struct {
 	Layout     Layout
 	Rank       int    // data-parallel rank the engine says it has; -1 not told
 	Unusable   string // why events cannot be used, and the cure; empty if they can
+	Warning    string // what an operator should know although they are used; empty: nothing
 	Counters   Counters
 	Tracker    TrackerStats
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,28 +63,108 @@ type wantEvent struct {
 // readVectors reads a file of vectors.
 func readVectors(t testing.TB, path string) []vector {
 	t.Helper()
-	f, err := os.Open(path)
+	out, err := loadVectors(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return out
+}
+
+// loadVectors is readVectors with an error that names file and line.
+func loadVectors(path string) ([]vector, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	var out []vector
 	s := bufio.NewScanner(f)
 	s.Buffer(nil, 64<<20)
+	line := 0
 	for s.Scan() {
+		line++
 		if len(strings.TrimSpace(s.Text())) == 0 {
 			continue
 		}
 		var v vector
 		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
-			t.Fatalf("%s: %v", path, err)
+			return nil, fmt.Errorf("%s:%d: %w", path, line, err)
+		}
+		for _, frame := range v.Frames {
+			if _, err := hex.DecodeString(frame); err != nil {
+				return nil, fmt.Errorf("%s:%d: %s: %w", path, line, v.ID, err)
+			}
+		}
+		if !slices.Contains([]string{"accept", "drop_event", "drop_message", "no_reply"}, v.Verdict) || len(v.Frames) == 0 {
+			return nil, fmt.Errorf("%s:%d: %q has %d frames and the verdict %q", path, line, v.ID, len(v.Frames), v.Verdict)
 		}
 		out = append(out, v)
 	}
 	if err := s.Err(); err != nil {
-		t.Fatal(err)
+		return nil, fmt.Errorf("%s:%d: %w", path, line+1, err)
 	}
-	return out
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: no vectors", path)
+	}
+	return out, nil
+}
+
+// vectorFiles are our own file and those an environment variable names,
+// separated by colons, commas or line ends. A relative name is looked for here
+// and at the root of the module.
+func vectorFiles(named string) []string {
+	files := []string{"testdata/vectors.jsonl"}
+	for _, file := range strings.FieldsFunc(named, func(r rune) bool { return strings.ContainsRune(":,\n", r) }) {
+		if file = strings.TrimSpace(file); file == "" {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil && !filepath.IsAbs(file) {
+			if up := filepath.Join("..", "..", file); exists(up) {
+				file = up
+			}
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func TestVectorFilesAreAllReadOrNamed(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const good = `{"id":"a","kind":"live","verdict":"drop_message","frames_hex":["00"]}`
+	a, b := write("a.jsonl", good+"\n\n"+good), write("b.jsonl", good)
+	files := vectorFiles(a + ":" + b + ", " + a + "\n" + "router/kvevents/testdata/vectors.jsonl")
+	if len(files) != 5 {
+		t.Fatalf("%q", files)
+	}
+	for i, want := range []int{-1, 2, 1, 2, -1} {
+		if got, err := loadVectors(files[i]); err != nil || want >= 0 && len(got) != want || len(got) == 0 {
+			t.Errorf("%s: %d vectors, %v", files[i], len(got), err)
+		}
+	}
+	for name, tc := range map[string]struct{ path, want string }{
+		"missing":       {vectorFiles(filepath.Join(dir, "none"))[1], "none: no such file"},
+		"not JSON":      {write("c", good+"\n{"), "c:2:"},
+		"not hex":       {write("d", `{"id":"x","kind":"live","verdict":"accept","frames_hex":["0z"]}`), "d:1: x"},
+		"no verdict":    {write("e", "\n"+`{"id":"x","kind":"live","frames_hex":["00"]}`), "e:2:"},
+		"other verdict": {write("f", `{"id":"x","verdict":"maybe","frames_hex":["00"]}`), `verdict "maybe"`},
+		"empty":         {write("g", ""), "no vectors"},
+	} {
+		if _, err := loadVectors(tc.path); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // bytesOf decodes a vector's frames.
@@ -100,11 +181,9 @@ func (v *vector) bytesOf(t testing.TB) [][]byte {
 }
 
 // TestVectors gives every vector its stated verdict and content. Further files
-// may be named in BANYAN_VECTORS, separated by colons or commas.
+// may be named in BANYAN_VECTORS.
 func TestVectors(t *testing.T) {
-	files := []string{"testdata/vectors.jsonl"}
-	files = append(files, strings.FieldsFunc(os.Getenv("BANYAN_VECTORS"), func(r rune) bool { return r == ':' || r == ',' })...)
-	for _, file := range files {
+	for _, file := range vectorFiles(os.Getenv("BANYAN_VECTORS")) {
 		for _, v := range readVectors(t, file) {
 			t.Run(v.ID, func(t *testing.T) { checkVector(t, &v) })
 		}
@@ -114,8 +193,10 @@ func TestVectors(t *testing.T) {
 // checkVector decodes one vector the way its kind is received.
 func checkVector(t *testing.T, v *vector) {
 	var want wantBatch
-	if err := json.Unmarshal(v.Decoded, &want); err != nil {
-		t.Fatal(err)
+	if len(v.Decoded) > 0 {
+		if err := json.Unmarshal(v.Decoded, &want); err != nil {
+			t.Fatal(err)
+		}
 	}
 	frames := v.bytesOf(t)
 	switch v.Kind {
@@ -327,6 +408,16 @@ func checkTRT(t *testing.T, v *vector, want *wantBatch, body []byte) {
 	if v.Verdict == "drop_message" {
 		if err == nil {
 			t.Fatalf("accepted: %+v", events)
+		}
+		return
+	}
+	if v.Verdict == "drop_event" && err == nil {
+		kept := len(events)
+		for i := range events {
+			kept -= events[i].Batch.Dropped
+		}
+		if kept == len(events) && nameless == 0 || want.Kept != nil && kept != *want.Kept {
+			t.Fatalf("%d of %d events kept, %d without id", kept, len(events), nameless)
 		}
 		return
 	}
