@@ -62,7 +62,6 @@ func shippedLines(listen, socket string, servers []string) [][2]string {
 		fmt.Fprintf(&lines, "    server s%d %s\n", i, s)
 	}
 	return [][2]string{
-		{`(?m)^    maxconn .*$`, "    maxconn 2000"}, // the test may not raise the limit of open files
 		{`(?m)^    stats socket .*$`, "    stats socket " + socket + " mode 600 level admin"},
 		{`(?m)^    log stdout .*$`, ""},
 		{`(?ms)^resolvers dns$.*?\n\n`, ""},

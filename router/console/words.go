@@ -1,6 +1,9 @@
 package console
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 func dash(s string) string {
 	if s == "" {
@@ -36,7 +39,7 @@ func millis(v *float64) string {
 	case *v >= 1:
 		return fmt.Sprintf("%.1f ms", *v)
 	}
-	return fmt.Sprintf("%.2f ms", *v)
+	return strings.Replace(fmt.Sprintf("%.2f ms", *v), "0.00", "0", 1)
 }
 
 // age shortens a time: 12s, 4m, 3h 20m, 5d 2h.
