@@ -1,46 +1,42 @@
 package radix
 
-import "math/bits"
+import "unsafe"
 
-const (
-	minBlock   = 16      // slots
-	blockChunk = 1 << 16 // slots mapped at once
-)
+const blockChunk = 1 << 13 // buckets mapped at once
 
-// blocks hands out runs of table slots, powers of two from minBlock on.
+// blocks hands out runs of buckets, powers of two.
 type blocks struct {
 	mem  *memory
-	rest []uint64
-	free [32][][]uint64 // by log2 of the size
-	used int64          // slots handed out
+	rest []bucket
+	free [32][]*bucket // by log2 of the size
+	used int64         // buckets handed out
 }
 
-// take returns a zeroed block of at least n slots.
-func (b *blocks) take(n uint32) []uint64 {
-	log := bits.Len32(max(n, minBlock) - 1)
+// take returns the first of 2^log empty buckets side by side.
+func (b *blocks) take(log uint8) *bucket {
 	size := 1 << log
 	b.used += int64(size)
 	if list := b.free[log]; len(list) > 0 {
-		s := list[len(list)-1]
+		first := list[len(list)-1]
 		b.free[log] = list[:len(list)-1]
-		clear(s)
-		return s
+		clear(unsafe.Slice(first, size))
+		return first
 	}
 	if size > blockChunk {
-		return make([]uint64, size)
+		return &make([]bucket, size)[0]
 	}
 	if len(b.rest) < size {
-		b.rest = carve[[blockChunk]uint64](b.mem)[:]
+		b.rest = carve[[blockChunk]bucket](b.mem)[:]
 	}
-	s := b.rest[:size:size]
+	first := &b.rest[0]
 	b.rest = b.rest[size:]
-	return s
+	return first
 }
 
-func (b *blocks) give(s []uint64) {
-	b.used -= int64(len(s))
-	if len(s) > 0 && len(s) <= blockChunk {
-		log := bits.Len(uint(len(s))) - 1
-		b.free[log] = append(b.free[log], s)
+// give takes 2^log buckets back.
+func (b *blocks) give(first *bucket, log uint8) {
+	b.used -= 1 << log
+	if 1<<log <= blockChunk {
+		b.free[log] = append(b.free[log], first)
 	}
 }

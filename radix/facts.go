@@ -99,13 +99,14 @@ func metaLevel(m Meta) uint8 { return uint8(Tiers - m.Best()) }
 
 // findFact returns the reference of a handle, 0 if h does not have it.
 func (t *Tree) findFact(hs *holder, handle uint64) (ref uint32) {
-	ref, _ = t.searchFact(hs, handle)
+	ref, _ = t.searchFact(hs, handle, t.hash(handle))
 	return ref
 }
 
-// searchFact is findFact that also says where in the table it would be.
-func (t *Tree) searchFact(hs *holder, handle uint64) (ref uint32, c cursor) {
-	for c = hs.byHandle.seek(t.hash(handle)); ; {
+// searchFact is findFact for a handle with a hash, that also says where in the
+// table it would be.
+func (t *Tree) searchFact(hs *holder, handle uint64, hash uint32) (ref uint32, c cursor) {
+	for c = hs.byHandle.seek(hash); ; {
 		ref = c.next()
 		if ref == 0 || t.holds(ref, handle) {
 			return ref, c

@@ -32,6 +32,15 @@ func (p *headPart) home(hash uint32) int { return int(hash << 8 >> p.shift) }
 
 func (p *headPart) next(i int) int { return (i + 1) & (len(p.slots) - 1) }
 
+// touch loads what insert and remove look at first.
+func (h *heads) touch(hash uint32) uint64 {
+	p := h.parts[hash>>24].Load()
+	if p == nil {
+		return 0
+	}
+	return p.slots[p.home(hash)].Load()
+}
+
 // insert adds a line. The line must already be readable.
 func (h *heads) insert(hash, line uint32) {
 	i := hash >> 24

@@ -83,27 +83,33 @@ func checkLine(t *testing.T, w *twins, id uint32, word uint64, refs map[uint32]u
 func checkTable(t *testing.T, table *table) {
 	t.Helper()
 	total := 0
-	var before *part
-	for _, p := range table.dir {
-		if p == before {
+	for i := range table.dir {
+		p := &table.dir[i]
+		if i > 0 && p.id == table.dir[i-1].id {
+			if *p != table.dir[i-1] {
+				t.Fatalf("I8: the directory names part %d in two ways", p.id)
+			}
 			continue
 		}
-		before = p
-		count, last, gap := uint32(0), uint64(0), -1
-		for i, e := range p.slots {
-			if e == 0 {
-				gap = i
-				continue
+		info := table.infos[p.id]
+		count := uint32(0)
+		for at := range p.mask + 1 {
+			b := p.bucket(at)
+			for left := b.used(); left != 0; left &= left - 1 {
+				hash := b.hash(left.first())
+				if int(uint64(hash)>>(32-info.depth)) != i>>(32-table.shift-info.depth) || hash&1 == 0 {
+					t.Fatalf("I8: entry %x is in part %d of depth %d", hash, i, info.depth)
+				}
+				for from := p.home(hash); from != at; from = (from + 1) & p.mask {
+					if p.bucket(from).room() != 0 {
+						t.Fatalf("I8: bucket %d holds %x, and %d has room", at, hash, from)
+					}
+				}
+				count++
 			}
-			home := p.home(uint32(e >> 32))
-			if e <= last || home > i || home <= gap {
-				t.Fatalf("I8: slot %d holds %x with home %d after %x, gap at %d", i, e, home, last, gap)
-			}
-			last = e
-			count++
 		}
-		if count != p.count {
-			t.Fatalf("I8: part counts %d, has %d", p.count, count)
+		if p.first == &vacant && (count != 0 || info.room != 0) || p.first != &vacant && count+info.room != limit(info.log) {
+			t.Fatalf("I8: part has %d entries and room for %d of %d", count, info.room, limit(info.log))
 		}
 		total += int(count)
 	}

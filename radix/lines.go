@@ -195,13 +195,15 @@ func (t *Tree) dropEmptied() {
 // dropLine unlinks a line; readers inside may still finish on it.
 func (t *Tree) dropLine(id uint32, cold *coldLine) {
 	keys := t.lines.keys.at(id)[:cold.n]
-	for _, k := range keys {
-		t.sink += t.keys.touch(t.hash(uint64(k)))
-	}
+	var hashes [lineLen]uint32
 	for off, k := range keys {
-		t.keys.remove(t.hash(uint64(k)), id<<lineShift|uint32(off))
+		hashes[off] = t.hash(uint64(k))
 	}
-	t.heads.remove(t.hash(uint64(keys[0])), id)
+	t.sink += t.keys.gather(hashes[:len(keys)]) + t.heads.touch(hashes[0])
+	for off, hash := range hashes[:len(keys)] {
+		t.keys.remove(hash, id<<lineShift|uint32(off))
+	}
+	t.heads.remove(hashes[0], id)
 	t.lines.hot.at(id).w.Store(0)
 	cold.n = 0
 	t.lines.live--
@@ -230,20 +232,26 @@ func (t *Tree) search(k Key, hash uint32) (loc uint32, c cursor) {
 // may be the head of an orphan.
 func (t *Tree) place(prev uint32, parent Key, keys []Key) {
 	t.locs = t.locs[:0]
-	touched := 0
+	var hashes [batch]uint32
+	from, to := 0, 0 // whose hashes these are
 	for j, k := range keys {
 		loc := t.follow(prev, k)
 		if loc == 0 {
-			if j >= touched {
-				touched = min(j+32, len(keys))
-				for _, next := range keys[j:touched] {
-					t.sink += t.keys.touch(t.hash(uint64(next)))
+			if j >= to {
+				from, to = j, min(j+batch, len(keys))
+				for i, next := range keys[from:to] {
+					hashes[i] = t.hash(uint64(next))
+				}
+				if to > from+1 {
+					t.sink += t.keys.gather(hashes[:to-from])
 				}
 			}
-			hash := t.hash(uint64(k))
+			hash := hashes[(j-from)%batch]
 			var c cursor
 			if loc, c = t.search(k, hash); loc == 0 {
-				loc = t.add(prev, parent, k, (len(keys)-j+lineLen-1)/lineLen)
+				if loc = t.add(prev, parent, k, (len(keys)-j+lineLen-1)/lineLen); loc&lineMask == 0 {
+					t.sink += t.heads.touch(hash)
+				}
 				t.keys.insertAt(&c, loc)
 			}
 		}

@@ -15,13 +15,21 @@ func (t *Tree) Remove(h Holder, handles []uint64, update Update) {
 }
 
 func (t *Tree) removeBatch(h Holder, hs *holder, handles []uint64, update Update) {
+	hashes := t.hashes[:len(handles)]
+	for i, handle := range handles {
+		hashes[i] = t.hash(handle)
+	}
 	if len(handles) > 1 {
-		for _, handle := range handles {
-			t.sink += hs.byHandle.touch(t.hash(handle))
+		t.sink += hs.byHandle.gather(hashes)
+		for _, hash := range hashes {
+			c := hs.byHandle.seek(hash)
+			if ref := c.next(); ref != 0 && ref&spillBit == 0 {
+				t.sink += t.facts.at(ref >> lineShift).handles[ref&lineMask]
+			}
 		}
 	}
 	for i, handle := range handles {
-		t.refs[i] = t.findFact(hs, handle)
+		t.refs[i], _ = t.searchFact(hs, handle, hashes[i])
 	}
 	for i, handle := range handles {
 		// An earlier removal of the same handle leaves nothing at its place.

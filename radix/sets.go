@@ -53,7 +53,7 @@ type transition struct {
 
 func (s *sets) init(mem *memory, seed uint64, b *blocks) {
 	s.mem, s.seed = mem, seed
-	s.intern = table{blocks: b}
+	s.intern = newTable(b)
 	s.cache = make([]transition, transitions)
 	s.newID(0)
 	s.rec(0).refs = 1
@@ -103,7 +103,7 @@ func (s *sets) find(id uint32, h Holder, level uint8) uint32 {
 	}
 	hash := s.rec(id).hash ^ s.mark(h, old) ^ s.mark(h, level)
 	class := s.build(id, h, level)
-	for c := s.intern.seek(uint32(hash >> 32)); ; {
+	for c := s.intern.seek(oddHash(hash)); ; {
 		ref := c.next()
 		if ref == 0 {
 			break
@@ -122,7 +122,7 @@ func (s *sets) find(id uint32, h Holder, level uint8) uint32 {
 	r.hash, r.refs = hash, 0
 	planes, _ := s.planes(to)
 	copy(planes, s.scratch)
-	s.intern.insert(uint32(hash>>32), to)
+	s.intern.insert(oddHash(hash), to)
 	s.count++
 	return to
 }
@@ -217,7 +217,7 @@ func (s *sets) unref(id uint32, n uint32) (dead bool) {
 	if r.refs > 0 {
 		return false
 	}
-	s.intern.remove(uint32(r.hash>>32), id)
+	s.intern.remove(oddHash(r.hash), id)
 	s.count--
 	if r.gen++; r.gen == 0 {
 		r.gen = 1

@@ -33,7 +33,7 @@ func (t *Tree) Stats() Stats {
 		int64(t.facts.n)*int64(unsafe.Sizeof(factLine{})) +
 		int64(t.metas.n)*int64(unsafe.Sizeof([lineLen]Meta{})) +
 		int64(t.mixed.n)*int64(unsafe.Sizeof(mixedLine{})) +
-		t.blocks.used*8 + t.heads.bytes + t.sets.bytes() +
+		t.blocks.used*int64(unsafe.Sizeof(bucket{})) + t.heads.bytes + t.sets.bytes() +
 		int64(len(t.spills))*int64(unsafe.Sizeof(spilled{})) + int64(len(t.covers))*40
 	return st
 }

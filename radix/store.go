@@ -14,10 +14,10 @@ func (t *Tree) Store(h Holder, parent Key, perPage int, keys []Key, handles []ui
 	if perPage < 1 || perPage > MaxPerPage || len(keys) != perPage*len(handles) {
 		panic("invariant: a run has 1 to 16 keys per handle")
 	}
-	prev := uint32(0)
-	if parent != 0 && len(keys) > 0 {
-		prev = t.lookup(parent, t.hash(uint64(parent)))
+	if len(handles) > 0 {
+		t.sink += hs.byHandle.touch(t.hash(handles[0])) // beside the keys' misses
 	}
+	prev := t.parent(parent)
 	for pages := pieceBlocks / perPage; len(handles) > 0; {
 		pages = min(pages, len(handles))
 		t.place(prev, parent, keys[:pages*perPage])
@@ -25,20 +25,43 @@ func (t *Tree) Store(h Holder, parent Key, perPage int, keys []Key, handles []ui
 		prev, parent = t.locs[len(t.locs)-1], keys[pages*perPage-1]
 		keys, handles = keys[pages*perPage:], handles[pages:]
 	}
+	t.ends[parent%endsLen] = runEnd{parent, prev}
 	t.finish()
+}
+
+const endsLen = 1024
+
+// runEnd is where a run stored lately ended. It may be out of date.
+type runEnd struct {
+	key Key
+	loc uint32
+}
+
+// parent finds the place of the key that a run hangs below, 0 if it has none:
+// mostly the end of another run.
+func (t *Tree) parent(k Key) (loc uint32) {
+	if k == 0 {
+		return 0
+	}
+	if end := &t.ends[k%endsLen]; end.key == k && end.loc != 0 {
+		line, off := end.loc>>lineShift, end.loc&lineMask
+		if off < uint32(t.lines.cold.at(line).n) && t.lines.keys.at(line)[off] == k {
+			return end.loc
+		}
+	}
+	return t.lookup(k, t.hash(uint64(k)))
 }
 
 func (t *Tree) storePages(h Holder, hs *holder, perPage int, keys []Key, handles []uint64, update Update) {
 	line, id := noLine, uint32(0) // the fact line in hand
 	for i, handle := range handles {
 		if i%batch == 0 {
-			for _, next := range handles[i:min(i+batch, len(handles))] {
-				t.sink += hs.byHandle.touch(t.hash(next))
-			}
+			t.gatherPages(hs, handles[i:min(i+batch, len(handles))], t.locs[i*perPage:])
 		}
 		locs := t.locs[i*perPage : (i+1)*perPage]
 		end := locs[perPage-1]
-		ref, at := t.searchFact(hs, handle)
+		hash := t.hashes[i%batch]
+		ref, at := t.searchFact(hs, handle, hash)
 		if ref != 0 {
 			if t.restore(h, hs, ref, end, perPage, update) {
 				continue
@@ -79,10 +102,30 @@ func (t *Tree) storePages(h Holder, hs *holder, perPage int, keys []Key, handles
 		if ref == 0 {
 			hs.byHandle.insertAt(&at, id<<lineShift|off)
 		} else {
-			hs.byHandle.insert(t.hash(handle), id<<lineShift|off)
+			hs.byHandle.insert(hash, id<<lineShift|off)
 		}
 		t.mark(h, line, off, perPage, metaLevel(m))
 	}
+}
+
+// gatherPages computes the hashes of at most batch handles, whose pages lie at
+// locs, and touches what their facts will need.
+func (t *Tree) gatherPages(hs *holder, handles []uint64, locs []uint32) {
+	hashes := t.hashes[:len(handles)]
+	for i, handle := range handles {
+		hashes[i] = t.hash(handle)
+	}
+	if len(handles) < 2 {
+		return
+	}
+	line := noLine
+	for _, loc := range locs[:min(batch, len(locs))] {
+		if next := loc >> lineShift; next != line {
+			line = next
+			t.sink += hs.byLine.touch(t.hash(uint64(line)))
+		}
+	}
+	t.sink += hs.byHandle.gather(hashes)
 }
 
 // restore updates the fact at ref if its page stays where it is and stays

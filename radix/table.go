@@ -1,277 +1,368 @@
 package radix
 
+import "unsafe"
+
 const (
-	// maxPart is the number of slots of a part; a full one splits. That is the
-	// longest pause a table makes: about 5 us.
-	maxPart = 2048
+	minLog = 1  // log2 of the buckets of a small part
+	maxLog = 10 // of a large one; when it is full it splits
 	// maxSplits bounds the directory at 2^20 parts.
 	maxSplits = 20
 )
 
-// table is the writer's hash table: 32-bit hash -> 32-bit references, of which
-// several may share a hash; the caller tells them apart by what they refer to.
+// table is the writer's hash table: odd 32-bit hash -> 32-bit references, of
+// which several may share a hash; the caller tells them apart by what they
+// refer to.
 //
-// It is extendible hashing over parts of sorted linear probing: a slot is
-// hash<<32|ref, slots of a part ascend and 0 is empty. So an unsuccessful
-// search ends early, and growing or splitting is one sequential pass that
-// looks at no reference. Hashes must be spread unevenly (see spread), so that
-// parts do not all split at the same size: memory then grows smoothly, at
-// about 13 bytes an entry.
+// It is extendible hashing: the top bits of a hash name a part in a directory,
+// its low bits a bucket of one cache line there, and a full bucket flows over
+// into the next. So a search is one miss, insertion moves nothing, and a part
+// splits in one pass that looks at no reference and leaves half of the entries
+// where they are: some 50 us, the longest pause a table makes. Hashes must be
+// spread unevenly (see spread), so that parts do not all split at the same
+// size: memory then grows smoothly, at about 13 bytes an entry.
 //
-// Invariant I8: inside a part entries ascend, no entry lies before its home
-// slot, and no empty slot lies between an entry and its home.
+// Invariant I8: no bucket with an empty slot lies between an entry and its
+// home, going round at the end of the part.
 type table struct {
 	blocks *blocks
-	dir    []*part // 2^depth, by the hash's top bits
-	depth  uint8
+	dir    []part // 2^(32-shift), by the hash's top bits
+	shift  uint8
+	infos  []partInfo // by part.id
 	count  int
+	strays []uint64 // scratch of split
 }
 
+// part is what a search needs of a part; neighbours in the directory may name
+// the same.
 type part struct {
-	slots []uint64
-	homes uint32 // slots that can be a home; the rest is room to spill
-	count uint32
+	first *bucket
+	mask  uint32 // buckets - 1
+	id    uint32
+}
+
+// partInfo is what changes with every entry.
+type partInfo struct {
+	room  uint32 // entries it still takes
 	depth uint8
+	log   uint8 // of the buckets
 }
 
-func (p *part) home(hash uint32) int {
-	return int(uint64(hash<<p.depth) * uint64(p.homes) >> 32)
+// vacant stands for the buckets of a part that has none. It takes no entries.
+var vacant bucket
+
+func newTable(b *blocks) table {
+	return table{blocks: b, dir: []part{{first: &vacant}}, shift: 32, infos: make([]partInfo, 1)}
 }
 
-// cursor walks the references that share a hash.
+func (t *table) part(hash uint32) *part { return &t.dir[uint64(hash)>>(t.shift&63)] }
+
+func (p *part) bucket(i uint32) *bucket {
+	return (*bucket)(unsafe.Add(unsafe.Pointer(p.first), uintptr(i)*unsafe.Sizeof(bucket{})))
+}
+
+func (p *part) home(hash uint32) uint32 { return hash >> 1 & p.mask }
+
+// cursor walks the references that share a hash. While left is empty and
+// nothing was found, b is the bucket where the hash's next entry goes.
 type cursor struct {
-	slots []uint64
 	part  *part
+	b     *bucket
+	left  slotMask // of b
+	at    uint32   // index of b
 	hash  uint32
-	tied  bool // next has returned a reference
+	found bool // next has returned a reference
 }
 
 // seek starts a walk over the references of hash.
 func (t *table) seek(hash uint32) cursor {
-	if t.dir == nil {
-		return cursor{hash: hash}
+	c := cursor{part: t.part(hash), hash: hash}
+	c.at = c.part.home(hash)
+	c.b = c.part.bucket(c.at)
+	if c.left = c.b.match(uint64(hash) * hashOnes); c.left == 0 && c.b.room() == 0 {
+		c.flow()
 	}
-	p := t.dir[hash>>(32-t.depth)]
-	s := p.slots[p.home(hash):]
-	for len(s) > 0 && s[0] != 0 && uint32(s[0]>>32) < hash {
-		s = s[1:]
+	return c
+}
+
+// flow goes on to the next bucket that has the hash or room for it.
+func (c *cursor) flow() {
+	for {
+		c.at = (c.at + 1) & c.part.mask
+		c.b = c.part.bucket(c.at)
+		if c.left = c.b.match(uint64(c.hash) * hashOnes); c.left != 0 || c.b.room() != 0 {
+			return
+		}
 	}
-	return cursor{slots: s, part: p, hash: hash}
 }
 
 // next returns the next reference, 0 at the end.
 func (c *cursor) next() uint32 {
-	if len(c.slots) == 0 || uint32(c.slots[0]>>32) != c.hash {
+	if c.left == 0 && !c.found {
 		return 0
 	}
-	ref := uint32(c.slots[0])
-	// An empty slot looks like hash 0 and reads as the end.
-	c.tied = c.tied || ref != 0
-	c.slots = c.slots[1:]
-	return ref
+	return c.more()
+}
+
+func (c *cursor) more() uint32 {
+	for {
+		for c.left != 0 {
+			ref := c.b.refs[c.left.first()]
+			c.left &= c.left - 1
+			if ref != 0 {
+				c.found = true
+				return ref
+			}
+		}
+		if c.b.room() != 0 {
+			return 0
+		}
+		c.flow()
+	}
+}
+
+// touch loads the home bucket of hash, so that the misses of several searches
+// overlap; the result only keeps the compiler from dropping the load.
+func (t *table) touch(hash uint32) uint64 {
+	p := t.part(hash)
+	return p.bucket(p.home(hash)).hashes[0]
+}
+
+// gather touches what searches for at most batch hashes will look at. First
+// the home buckets, with little else in between so that many loads are under
+// way at once; then, where they are full, those they flow over into.
+func (t *table) gather(hashes []uint32) (sink uint64) {
+	var at [batch]*bucket
+	n := min(len(hashes), batch)
+	for i, hash := range hashes[:n] {
+		p := t.part(hash)
+		at[i] = p.bucket(p.home(hash))
+	}
+	for _, b := range at[:n] {
+		sink += b.hashes[0]
+	}
+	for i, hash := range hashes[:n] {
+		if at[i].room() == 0 {
+			p := t.part(hash)
+			sink += p.bucket((p.home(hash) + 1) & p.mask).hashes[0]
+		}
+	}
+	return sink
 }
 
 // insertAt is insert where a walk over the hash has ended, if the table has
 // not changed since.
 func (t *table) insertAt(c *cursor, ref uint32) {
-	p := c.part
-	if p == nil || c.tied || p.count >= p.limit() || c.hash == 0 {
+	info := &t.infos[c.part.id]
+	if info.room == 0 {
 		t.insert(c.hash, ref)
 		return
 	}
+	info.room--
 	t.count++
-	if over := p.push(c.slots, uint64(c.hash)<<32|uint64(ref)); over != 0 {
-		t.count--
-		t.insert(uint32(over>>32), uint32(over))
-	}
-}
-
-// touch loads the home slot of hash, so that the misses of several searches
-// overlap; the result only keeps the compiler from dropping the load.
-func (t *table) touch(hash uint32) uint64 {
-	if t.dir == nil {
-		return 0
-	}
-	p := t.dir[hash>>(32-t.depth)]
-	if len(p.slots) == 0 {
-		return 0
-	}
-	return p.slots[p.home(hash)]
+	c.b.set(c.b.room().first(), c.hash, ref)
 }
 
 // insert adds one reference, which is never 0.
 func (t *table) insert(hash, ref uint32) {
-	if t.dir == nil {
-		t.dir = []*part{{}}
+	p := t.part(hash)
+	for t.infos[p.id].room == 0 {
+		t.grow(hash)
+		p = t.part(hash)
 	}
+	t.infos[p.id].room--
 	t.count++
-	for e := uint64(hash)<<32 | uint64(ref); e != 0; {
-		hash = uint32(e >> 32)
-		p := t.dir[hash>>(32-t.depth)]
-		if p.count < p.limit() {
-			e = p.insert(e)
-		}
-		if e != 0 {
-			t.grow(p, hash)
-		}
-	}
+	p.put(hash, ref)
 }
 
-// insert puts e in its place. It returns the entry for which the part has no
-// room left, if any, which may be another one than e.
-func (p *part) insert(e uint64) (over uint64) {
-	s := p.slots[p.home(uint32(e>>32)):]
-	for len(s) > 0 && s[0] < e && s[0] != 0 {
-		s = s[1:]
+// put writes an entry as near to its home as there is room.
+func (p *part) put(hash, ref uint32) {
+	at := p.home(hash)
+	b := p.bucket(at)
+	for b.room() == 0 {
+		at = (at + 1) & p.mask
+		b = p.bucket(at)
 	}
-	return p.push(s, e)
-}
-
-// push puts e in front of s and moves what follows up to the next empty slot.
-func (p *part) push(s []uint64, e uint64) (over uint64) {
-	for i := range s {
-		if s[i], e = e, s[i]; e == 0 {
-			p.count++
-			return 0
-		}
-	}
-	return e
+	b.set(b.room().first(), hash, ref)
 }
 
 // remove takes one reference out and reports whether it was there.
 func (t *table) remove(hash, ref uint32) bool {
-	if t.dir == nil {
-		return false
-	}
-	p := t.dir[hash>>(32-t.depth)]
-	e := uint64(hash)<<32 | uint64(ref)
-	s := p.slots
-	i := p.home(hash)
-	for i < len(s) && s[i] != 0 && s[i] < e {
-		i++
-	}
-	if i == len(s) || s[i] != e {
-		return false
-	}
-	j := i + 1
-	for j < len(s) && s[j] != 0 && p.home(uint32(s[j]>>32)) < j {
-		j++
-	}
-	copy(s[i:j-1], s[i+1:j])
-	s[j-1] = 0
-	p.count--
-	t.count--
-	if p.count == 0 {
-		t.blocks.give(p.slots)
-		p.slots, p.homes = nil, 0
-	} else if p.count*4 < p.homes && len(p.slots) > minBlock {
-		t.rebuild(p, uint32(len(p.slots))/2)
-	}
-	return true
-}
-
-// limit is how many entries a part takes. The first parts of a table are
-// unevenly full, so they take less.
-func (p *part) limit() uint32 {
-	if p.depth < 3 {
-		return p.homes - p.homes/4
-	}
-	return p.homes - p.homes*3/32
-}
-
-// grow makes room in p: a block of twice the size, or two parts.
-func (t *table) grow(p *part, hash uint32) {
-	if n := uint32(len(p.slots)); n < maxPart || p.depth >= maxSplits {
-		t.rebuild(p, 2*n)
-		return
-	}
-	t.split(p, hash)
-}
-
-// rebuild moves p's entries into a block of at least size slots.
-func (t *table) rebuild(p *part, size uint32) {
-	old := p.slots
-	t.refill(p, old, size)
-	t.blocks.give(old)
-}
-
-// refill lays entries out in a new block of at least size slots for p.
-func (t *table) refill(p *part, entries []uint64, size uint32) {
-	for !t.fill(p, entries, size) {
-		size *= 2
-	}
-}
-
-// fill reports false, and leaves no block, if the entries do not fit behind
-// their homes.
-func (t *table) fill(p *part, entries []uint64, size uint32) bool {
-	p.slots = t.blocks.take(size)
-	size = uint32(len(p.slots))
-	p.homes = size - min(4+size/16, 64) // the rest is for entries pushed on
-	slots, homes64, depth := p.slots, uint64(p.homes), p.depth
-	at, count := 0, uint32(0)
-	for _, e := range entries {
-		if e == 0 {
-			continue
+	p := t.part(hash)
+	at := p.home(hash)
+	for {
+		b := p.bucket(at)
+		for left := b.match(uint64(hash) * hashOnes); left != 0; left &= left - 1 {
+			if slot := left.first(); b.refs[slot] == ref {
+				t.take(p, at, slot)
+				return true
+			}
 		}
-		at = max(at, int(uint64(uint32(e>>32)<<depth)*homes64>>32))
-		if at >= len(slots) {
-			t.blocks.give(slots)
+		if b.room() != 0 {
 			return false
 		}
-		slots[at] = e
-		at++
-		count++
+		at = (at + 1) & p.mask
 	}
-	p.count = count
-	return true
 }
 
-// split makes two parts of p by its next hash bit.
-func (t *table) split(p *part, hash uint32) {
-	if p.depth == t.depth {
-		dir := make([]*part, 2*len(t.dir))
+// take empties a slot.
+func (t *table) take(p *part, at uint32, slot int) {
+	b := p.bucket(at)
+	full := b.room() == 0
+	hash := b.hash(slot)
+	b.clear(slot)
+	if full {
+		p.refill(at, slot)
+	}
+	t.count--
+	info := &t.infos[p.id]
+	info.room++
+	if count := limit(info.log) - info.room; count == 0 {
+		t.blocks.give(p.first, info.log)
+		info.room, info.log = 0, 0
+		t.place(hash, part{first: &vacant, id: p.id})
+	} else if count*4 < bucketLen<<info.log && info.log > minLog {
+		t.rebuild(hash, info.log-1)
+	}
+}
+
+// refill restores I8 behind a slot that was emptied in a full bucket: entries
+// that had flowed over move back.
+func (p *part) refill(hole uint32, slot int) {
+	for at := (hole + 1) & p.mask; at != hole; at = (at + 1) & p.mask {
+		b := p.bucket(at)
+		full := b.room() == 0
+		for left := b.used(); left != 0; left &= left - 1 {
+			from := left.first()
+			hash := b.hash(from)
+			if (at-p.home(hash))&p.mask < (at-hole)&p.mask {
+				continue // its home lies behind the hole
+			}
+			p.bucket(hole).set(slot, hash, b.refs[from])
+			b.clear(from)
+			hole, slot = at, from
+			break
+		}
+		if !full {
+			return
+		}
+	}
+}
+
+// limit is how many entries a part takes.
+func limit(log uint8) uint32 { return 29 << log / 4 }
+
+// place writes what is known of the part of hash to all its directory entries.
+func (t *table) place(hash uint32, p part) {
+	span := uint32(1) << (32 - t.shift - t.infos[p.id].depth)
+	first := uint32(uint64(hash)>>(t.shift&63)) &^ (span - 1)
+	for i := range span {
+		t.dir[first+i] = p
+	}
+}
+
+// grow makes room in the part of hash: twice the buckets, or two parts.
+func (t *table) grow(hash uint32) {
+	p := t.part(hash)
+	info := &t.infos[p.id]
+	switch {
+	case p.first == &vacant:
+		info.log, info.room = minLog, limit(minLog)
+		t.place(hash, part{first: t.blocks.take(minLog), mask: 1<<minLog - 1, id: p.id})
+	case info.log < maxLog || info.depth >= maxSplits:
+		t.rebuild(hash, info.log+1)
+	default:
+		t.split(hash)
+	}
+}
+
+// rebuild moves the entries of hash's part to 2^log buckets, which must be
+// enough.
+func (t *table) rebuild(hash uint32, log uint8) {
+	old := *t.part(hash)
+	info := &t.infos[old.id]
+	p := part{first: t.blocks.take(log), mask: 1<<log - 1, id: old.id}
+	for i := range old.mask + 1 {
+		b := old.bucket(i)
+		for left := b.used(); left != 0; left &= left - 1 {
+			slot := left.first()
+			p.put(b.hash(slot), b.refs[slot])
+		}
+	}
+	t.blocks.give(old.first, info.log)
+	info.room += limit(log) - limit(info.log)
+	info.log = log
+	t.place(hash, p)
+}
+
+// split makes two parts of hash's by the next bit of the hash. Entries without
+// it that lie at home stay.
+func (t *table) split(hash uint32) {
+	p := *t.part(hash)
+	depth, log := t.infos[p.id].depth, t.infos[p.id].log
+	if 32-t.shift == depth {
+		dir := make([]part, 2*len(t.dir))
 		for i := range dir {
 			dir[i] = t.dir[i/2]
 		}
 		t.dir = dir
-		t.depth++
+		t.shift--
 	}
-	old := p.slots
-	bit := uint32(1) << (31 - p.depth)
-	cut := 0
-	for i, e := range old {
-		if uint32(e>>32)&bit != 0 {
-			break
+	q := part{first: t.blocks.take(log), mask: p.mask, id: uint32(len(t.infos))}
+	bit := 31 - depth
+	moved := uint32(0)
+	t.strays = t.strays[:0]
+	flowed := p.bucket(p.mask).room() == 0 // into the bucket in hand
+	for i := range p.mask + 1 {
+		b := p.bucket(i)
+		full := b.room() == 0
+		for left := b.having(bit); left != 0; left &= left - 1 {
+			slot := left.first()
+			q.put(b.hash(slot), b.refs[slot])
+			b.clear(slot)
+			moved++
 		}
-		if e != 0 {
-			cut = i + 1
+		if flowed {
+			t.stray(&p, i, b)
 		}
+		flowed = full
 	}
-	p.depth++
-	q := &part{depth: p.depth}
-	t.refill(p, old[:cut], maxPart)
-	t.refill(q, old[cut:], maxPart)
-	t.blocks.give(old)
+	for _, e := range t.strays {
+		p.put(uint32(e>>32), uint32(e))
+	}
+	room := t.infos[p.id].room
+	t.infos[p.id] = partInfo{room: room + moved, depth: depth + 1, log: log}
+	t.infos = append(t.infos, partInfo{room: limit(log) - moved, depth: depth + 1, log: log})
+	half := hash &^ (1 << (bit & 31))
+	t.place(half, p)
+	t.place(half|1<<(bit&31), q)
+}
 
-	span := uint32(1) << (t.depth - p.depth)
-	first := hash >> (32 - t.depth) &^ (2*span - 1)
-	for i := range span {
-		t.dir[first+span+i] = q
+// stray takes what is not at home out of bucket i, to be put again.
+func (t *table) stray(p *part, i uint32, b *bucket) {
+	for left := b.used(); left != 0; left &= left - 1 {
+		slot := left.first()
+		if h := b.hash(slot); p.home(h) != i {
+			t.strays = append(t.strays, uint64(h)<<32|uint64(b.refs[slot]))
+			b.clear(slot)
+		}
 	}
 }
 
 // drop gives all memory back; the table is empty and usable.
 func (t *table) drop() {
-	var last *part
-	for _, p := range t.dir {
-		if p != last {
-			t.blocks.give(p.slots)
+	last := -1
+	for i := range t.dir {
+		p := &t.dir[i]
+		if int(p.id) != last && p.first != &vacant {
+			t.blocks.give(p.first, t.infos[p.id].log)
 		}
-		last = p
+		last = int(p.id)
 	}
-	*t = table{blocks: t.blocks}
+	*t = newTable(t.blocks)
 }
+
+// oddHash is the 32-bit hash that a table takes.
+func oddHash(hash uint64) uint32 { return uint32(hash>>32) | 1 }
 
 // spread makes hashes dense at one end, by 2^u - 1 in a cheap approximation:
 // ranges of equal width then hold from one to two times as many entries, all

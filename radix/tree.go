@@ -36,7 +36,8 @@ type Tree struct {
 	holders    []*holder
 	free       []Holder
 	count      int
-	spills     []spilled // 0 is never used
+	ends       [endsLen]runEnd // by key
+	spills     []spilled       // 0 is never used
 	freeSpills []uint32
 	covers     map[uint64]cover // holder<<32|loc
 	retired    []retired        // from reclaimed on
@@ -47,6 +48,7 @@ type Tree struct {
 	emptied []uint32
 	locs    []uint32
 	refs    [batch]uint32
+	hashes  [batch]uint32 // of handles
 	runs    runBuffer
 	sink    uint64 // keeps touching loads alive
 }
@@ -59,7 +61,7 @@ func NewTree(cfg TreeConfig) *Tree {
 	t := &Tree{seed: cfg.Seed ^ 0x5851F42D4C957F2D, spills: make([]spilled, 1), covers: map[uint64]cover{}}
 	t.epochs.now.Store(1)
 	t.blocks.mem = &t.mem
-	t.keys.blocks = &t.blocks
+	t.keys = newTable(&t.blocks)
 	t.mixed.mem, t.facts.mem, t.metas.mem = &t.mem, &t.mem, &t.mem
 	t.lines.init(&t.mem)
 	t.facts.extend(1) // 0 is nothing
@@ -75,7 +77,7 @@ func (t *Tree) Close() { t.mem.close() }
 // AddHolder returns a holder that is not in use. There are at most 65,536;
 // one more panics.
 func (t *Tree) AddHolder() Holder {
-	hs := &holder{live: true, byHandle: table{blocks: &t.blocks}, byLine: table{blocks: &t.blocks}}
+	hs := &holder{live: true, byHandle: newTable(&t.blocks), byLine: newTable(&t.blocks)}
 	if n := len(t.free); n > 0 {
 		h := t.free[n-1]
 		t.free = t.free[:n-1]
@@ -131,9 +133,9 @@ func (t *Tree) writable(h Holder) *holder {
 	return hs
 }
 
-// hash is what the tables use; keys and handles are strangers' words.
+// hash is what the tables use, odd; keys and handles are strangers' words.
 func (t *Tree) hash(x uint64) uint32 {
-	return spread(uint32(fold(x^t.seed, 0xD6E8FEB86659FD93) >> 32))
+	return spread(uint32(fold(x^t.seed, 0xD6E8FEB86659FD93)>>32)) | 1
 }
 
 // finish ends a writing call.

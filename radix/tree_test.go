@@ -186,3 +186,29 @@ func TestTurnoverReusesMemory(t *testing.T) {
 		t.Fatalf("lines used grew from %d to %d, bytes from %d to %d", edge[0], edge[1], bytes[0], bytes[1])
 	}
 }
+
+// TestAStaleRunEnd stores a run, removes it, lets other chains take its lines,
+// and stores what follows the run: it must not be put behind a stranger.
+func TestAStaleRunEnd(t *testing.T) {
+	tree := NewTree(TreeConfig{})
+	defer tree.Close()
+	h := tree.AddHolder()
+	one := func(Fact) Meta { return 1 }
+	const parent, child = 1_000_000, 2_000_000
+	for k := range Key(200) { // retired lines are used again by the dozen
+		tree.Store(h, 0, 1, []Key{parent + k}, []uint64{uint64(k + 1)}, one)
+	}
+	for k := range uint64(200) {
+		tree.Remove(h, []uint64{k + 1}, func(Fact) Meta { return 0 })
+	}
+	for k := range Key(400) {
+		tree.Store(h, 0, 1, []Key{3_000_000 + k}, []uint64{uint64(k + 1001)}, one)
+	}
+	var m Match
+	for k := range Key(200) {
+		tree.Store(h, parent+k, 1, []Key{child + k}, []uint64{uint64(k + 2001)}, one)
+		if tree.NewReader().Match([]Key{child + k}, &m); m.Depth(ClassGPU, h) != 1 {
+			t.Fatalf("the block behind run %d is not found", k)
+		}
+	}
+}
