@@ -24,8 +24,9 @@ type incarnation struct {
 	folded     int  // so many of above lie on top of the base
 	stale      bool // above changed below folded: rewind before anything else
 
-	recent    []Slot // kept slots <= floor, ascending; owned by the Ring
-	lastClear uint64 // highest folded slot with a clear; 0 none
+	recent    []Slot    // kept slots <= floor, ascending; owned by the Ring
+	place     ringPlace // of their last ref; the Ring's
+	lastClear uint64    // highest folded slot with a clear; 0 none
 	sums      sumRing
 
 	topTS int64  // engine time of slot top

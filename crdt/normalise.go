@@ -10,6 +10,17 @@ func (x *incarnation) normalise(r *Ring) {
 	x.overlay()
 }
 
+// follow folds a slot that comes right after the floor while nothing lies
+// above, without a clear: what a stream in order is made of.
+func (x *incarnation) follow(r *Ring, s *Slot) {
+	x.blocks.Fold(s, false)
+	x.base = x.blocks.Sum()
+	x.sums.put(s.Seq, x.base)
+	x.floor = s.Seq
+	x.note(s.Seq, s.TS)
+	r.keep(x, *s)
+}
+
 // jump closes every hole below the last clear of T: what was before it does
 // not matter any more.
 func (x *incarnation) jump() {

@@ -53,8 +53,8 @@
 //
 // I7: when all facts are gone nothing is left: no line, key, fact line, set.
 //
-// I8: inside a part of a table entries ascend, none lies before its home slot,
-// and no empty slot lies between an entry and its home.
+// I8: in a part of a table no bucket with an empty slot lies between an entry
+// and its home, going round at the end of the part.
 //
 // I9: no lane of a token hash is zero (a zero would hide the lane beside it).
 //

@@ -1,6 +1,9 @@
 package radix
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 // pending gathers one holder's new levels on one line, so that a run costs
 // one set transition per line.
@@ -102,46 +105,68 @@ func (t *Tree) flushMixed(hot *hotLine, w uint64, n, had int) {
 			}
 			ids[i] = to
 		}
-		// A set just made has no reference yet, so count at once.
-		t.sets.ref(ids[i], 1)
 		same = same && ids[i] == ids[0]
 	}
-	next := makeW(ids[0], n)
+	// References are taken before any is given back: a set just made has none.
 	switch {
 	case same:
-		t.sets.ref(ids[0], 1) // for the line; the slots' go below
-	case rec != nil:
-		next = makeW(uint32(w), n) | wMixed
-	default:
+		t.sets.ref(ids[0], 1)
+		t.publish(hot, w, makeW(ids[0], n), n)
+		if rec != nil {
+			t.unrefAll(old[:had])
+			t.retire(retiredMixed, uint32(w))
+		} else if had > 0 {
+			t.unref(uint32(w), 1)
+		}
+	case rec == nil:
+		t.refAll(ids[:n])
 		id := t.mixed.take()
-		next = makeW(id, n) | wMixed
-		rec = t.mixed.at(id)
-	}
-	if !same {
-		for i := range n {
-			if rec[i].Load() != ids[i] {
-				rec[i].Store(ids[i])
-			}
-		}
-	}
-	t.publish(hot, w, next, n)
-	if same {
-		for i := range n {
-			t.unref(ids[i], 1)
-		}
-	}
-	if w&wMixed == 0 {
+		// No reader knows the record yet.
+		copy((*[lineLen]uint32)(unsafe.Pointer(t.mixed.at(id)))[:n], ids[:n])
+		t.publish(hot, w, makeW(id, n)|wMixed, n)
 		if had > 0 {
 			t.unref(uint32(w), 1)
 		}
-		return
+	default:
+		for i, id := range ids[:n] {
+			if i >= had || id != old[i] {
+				t.sets.ref(id, 1)
+				rec[i].Store(id)
+			}
+		}
+		t.publish(hot, w, makeW(uint32(w), n)|wMixed, n)
+		for i, id := range old[:had] {
+			if id != ids[i] {
+				t.unref(id, 1)
+			}
+		}
 	}
-	for i := range had {
-		t.unref(old[i], 1)
+}
+
+// refAll counts a reference to every set of a line's blocks; equal ones mostly
+// lie side by side.
+func (t *Tree) refAll(ids []uint32) {
+	for len(ids) > 0 {
+		n := alike(ids)
+		t.sets.ref(ids[0], n)
+		ids = ids[n:]
 	}
-	if same {
-		t.retire(retiredMixed, uint32(w))
+}
+
+// unrefAll undoes refAll.
+func (t *Tree) unrefAll(ids []uint32) {
+	for len(ids) > 0 {
+		n := alike(ids)
+		t.unref(ids[0], n)
+		ids = ids[n:]
 	}
+}
+
+// alike counts the leading equal ids.
+func alike(ids []uint32) (n uint32) {
+	for n = 1; int(n) < len(ids) && ids[n] == ids[0]; n++ {
+	}
+	return n
 }
 
 // publish stores a line's new word in the order of I2.

@@ -25,41 +25,45 @@ const (
 
 var benchSecret = []byte("bench secret 012")
 
-// feed is one replica's slots.
-type feed struct {
-	id    crdt.StreamID
+// arrivals are slots in the order of arrival: they lie side by side, as what
+// has just been read from a socket is at hand.
+type arrivals struct {
+	at    []int // feed
 	slots []crdt.Slot
 }
 
-// event is one slot of a feed, in the order of arrival.
-type event struct{ at, slot int }
-
 // traffic is a workload as engines tell it.
 type traffic struct {
-	feeds  []feed
-	order  []event
+	arrivals
+	ids    []crdt.StreamID // of the feeds
+	seqs   []uint64        // their last ones
 	blocks int
 }
 
 func newTraffic() *traffic {
-	t := &traffic{feeds: make([]feed, workload.Holders)}
-	for h := range t.feeds {
-		t.feeds[h].id = crdt.StreamID(fmt.Sprintf("http://h%d#0", h))
+	t := &traffic{ids: make([]crdt.StreamID, workload.Holders), seqs: make([]uint64, workload.Holders)}
+	for h := range t.ids {
+		t.ids[h] = crdt.StreamID(fmt.Sprintf("http://h%d#0", h))
 	}
 	return t
+}
+
+// split takes what came so far away: what comes next is measured.
+func (t *traffic) split() (before arrivals) {
+	before, t.arrivals, t.blocks = t.arrivals, arrivals{}, 0
+	return before
 }
 
 func (t *traffic) add(h int, build func(*crdt.Builder)) {
 	var b crdt.Builder
 	build(&b)
-	f := &t.feeds[h]
-	seq := uint64(len(f.slots) + 1)
-	s, err := b.Slot(seq, int64(seq))
+	t.seqs[h]++
+	s, err := b.Slot(t.seqs[h], int64(t.seqs[h]))
 	if err != nil {
 		panic(err)
 	}
-	t.order = append(t.order, event{h, len(f.slots)})
-	f.slots = append(f.slots, s)
+	t.at = append(t.at, h)
+	t.slots = append(t.slots, s)
 }
 
 // store tells n blocks of a chain from block at on.
@@ -118,7 +122,6 @@ func interleaved(root radix.Key, chains []told, size int) *traffic {
 
 // removals removes the last n blocks of every chain, in events of size.
 func (t *traffic) removals(chains []told, n, size int) {
-	t.order, t.blocks = nil, 0
 	for i := range chains {
 		c := &chains[i]
 		for _, h := range c.holders {
@@ -135,10 +138,9 @@ func benchIndex() *Index {
 }
 
 // play applies events one by one.
-func (t *traffic) play(x *Index, order []event) {
-	for _, e := range order {
-		f := &t.feeds[e.at]
-		x.Apply(&crdt.Delta{Stream: f.id, Epoch: 1, Anchor: 1, Slots: f.slots[e.slot : e.slot+1]}, 1)
+func (t *traffic) play(x *Index, events arrivals) {
+	for i, h := range events.at {
+		x.Apply(&crdt.Delta{Stream: t.ids[h], Epoch: 1, Anchor: 1, Slots: events.slots[i : i+1]}, 1)
 	}
 }
 
@@ -149,7 +151,7 @@ var benchB = sync.OnceValues(func() (*workload.Index, []told) {
 })
 
 // playing measures the application of a traffic, the last part of a feed.
-func playing(b *testing.B, before []event, t *traffic) {
+func playing(b *testing.B, before arrivals, t *traffic) {
 	b.Helper()
 	var cpu time.Duration
 	var st Stats
@@ -163,7 +165,7 @@ func playing(b *testing.B, before []event, t *traffic) {
 		runtime.ReadMemStats(&m0)
 		begin := cpuTime()
 		b.StartTimer()
-		t.play(x, t.order)
+		t.play(x, t.arrivals)
 		b.StopTimer()
 		cpu += cpuTime() - begin
 		runtime.ReadMemStats(&m1)
@@ -178,7 +180,7 @@ func playing(b *testing.B, before []event, t *traffic) {
 	blocks := float64(t.blocks * b.N)
 	b.ReportMetric(blocks/b.Elapsed().Seconds()/1e6, "Mblocks/s")
 	b.ReportMetric(float64(cpu)/blocks, "cpu-ns/block")
-	b.ReportMetric(float64(mallocs)/float64(len(t.order)*b.N), "allocs/slot")
+	b.ReportMetric(float64(mallocs)/float64(len(t.at)*b.N), "allocs/slot")
 	b.ReportMetric(float64(st.Bytes)/float64(st.Facts), "B/fact")
 }
 
@@ -192,26 +194,20 @@ func BenchmarkApply(b *testing.B) {
 		chains int
 	}{{"B/run256", 256, benchChains}, {"B/interleaved16", 16, benchChains}, {"B/single", 1, benchChains / 4}} {
 		b.Run(size.name, func(b *testing.B) {
-			playing(b, nil, interleaved(x.Root, chains[:size.chains], size.blocks))
+			playing(b, arrivals{}, interleaved(x.Root, chains[:size.chains], size.blocks))
 		})
 	}
 	b.Run("B/again256", func(b *testing.B) {
 		t := interleaved(x.Root, chains, 256)
-		before, n := t.order, len(t.order)
-		again := interleaved(x.Root, chains, 256)
-		for i := range t.feeds { // the same once more, later in the log
-			for _, s := range again.feeds[i].slots {
-				s.Seq = uint64(len(t.feeds[i].slots) + 1)
-				t.feeds[i].slots = append(t.feeds[i].slots, s)
-			}
+		blocks := t.blocks
+		before := t.split()
+		for i, h := range before.at { // the same once more, later in the log
+			s := before.slots[i]
+			t.seqs[h]++
+			s.Seq = t.seqs[h]
+			t.at, t.slots = append(t.at, h), append(t.slots, s)
 		}
-		t.order = nil
-		for _, e := range before {
-			t.order = append(t.order, event{e.at, e.slot + len(again.feeds[e.at].slots)})
-		}
-		if len(t.order) != n {
-			b.Fatal("another number of events")
-		}
+		t.blocks = blocks
 		playing(b, before, t)
 	})
 	b.Run("L/tails16", func(b *testing.B) {
@@ -222,7 +218,7 @@ func BenchmarkApply(b *testing.B) {
 
 // trafficL is llm-d's workload with a tenth of its tails: before are the
 // prefixes, which every holder has; then come tails in events of 16.
-func trafficL() (before []event, t *traffic) {
+func trafficL() (before arrivals, t *traffic) {
 	h := radix.NewHasher(benchSecret)
 	l := workload.L(h, benchChains/2)
 	t = newTraffic()
@@ -248,7 +244,7 @@ func trafficL() (before []event, t *traffic) {
 			tell(&l.Prefixes[i], 0, holder, 0, workload.SharedBlocks)
 		}
 	}
-	before, t.order, t.blocks = t.order, nil, 0
+	before = t.split()
 	for i := range l.Tails {
 		c := &l.Tails[i]
 		up := l.Prefixes[c.Prefix].Handles[workload.SharedBlocks-1]
@@ -270,7 +266,7 @@ func BenchmarkRemove(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("B/tails%d", size), func(b *testing.B) {
 			t := interleaved(x.Root, chains[:n], 256)
-			before := t.order
+			before := t.split()
 			t.removals(chains[:n], 192, size)
 			playing(b, before, t)
 		})
@@ -286,11 +282,11 @@ func BenchmarkMatch(b *testing.B) {
 		x := benchIndex()
 		defer x.Close()
 		t := interleaved(w.Root, chains, 256)
-		t.play(x, t.order)
+		t.play(x, t.arrivals)
 		queries := w.Queries(workload.Mixed, 5000)
 		refs := make([]*Ref, workload.Holders)
 		for h := range refs {
-			refs[h] = x.Ref(t.feeds[h].id)
+			refs[h] = x.Ref(t.ids[h])
 		}
 		var v View
 		for i := 0; i < len(queries); i += 50 {

@@ -28,7 +28,7 @@ type blocks struct {
 
 	cutting bool // a snapshot is cut: no fact may move from loose to linked
 
-	ends [64]runEnd // by handle
+	ends [runEnds]runEnd // by handle
 
 	op      crdt.Op     // scratch
 	keys    []radix.Key // scratch
@@ -43,7 +43,10 @@ type runEnd struct {
 	key    radix.Key
 }
 
-func (b *blocks) end(handle uint64) *runEnd { return &b.ends[handle%uint64(len(b.ends))] }
+// runEnds is how many are remembered: a replica runs about so many sequences.
+const runEnds = 256
+
+func (b *blocks) end(handle uint64) *runEnd { return &b.ends[handle%runEnds] }
 
 // spaced is an entry whose handle alone is ambiguous.
 type spaced struct{ base, space uint64 }
@@ -120,7 +123,7 @@ func (b *blocks) clear() {
 	b.sum = crdt.Sum{}
 	b.looseFacts, b.anchors, b.spaced, b.spaces = looseFacts{}, anchors{}, nil, nil
 	b.undo, b.order = nil, nil
-	b.ends = [64]runEnd{}
+	b.ends = [runEnds]runEnd{}
 	if shown {
 		b.ref.show(b.holder)
 	}

@@ -71,6 +71,9 @@ func blocksOf(s *crdt.Stream) *blocks {
 // Apply joins a delta, local or remote (I1). A long one is joined in parts,
 // between which others may write (I6).
 func (x *Index) Apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
+	if holdable(d.Slots) == len(d.Slots) {
+		return x.apply(d, nowMs)
+	}
 	for slots := d.Slots; ; {
 		part := *d
 		n := holdable(slots)
@@ -101,15 +104,46 @@ func holdable(slots []crdt.Slot) (n int) {
 	return n
 }
 
+// apply joins a delta in one hold, and in further ones what was put off.
 func (x *Index) apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
-	x.on(d.Stream, nowMs, func(s *crdt.Stream) {
-		if s == nil {
-			s = x.streamLocked(d.Stream)
-		}
-		out = s.Apply(d, nowMs)
-		if out.NewSlots > 0 {
-			x.Ref(d.Stream).lastSlot.Store(nowMs)
-		}
-	})
+	out, done, more := x.applyNow(d, nowMs)
+	switch {
+	case !done:
+		x.on(d.Stream, nowMs, func(s *crdt.Stream) {
+			if s == nil {
+				s = x.streamLocked(d.Stream)
+			}
+			out = s.Apply(d, nowMs)
+			if out.NewSlots > 0 {
+				x.Ref(d.Stream).lastSlot.Store(nowMs)
+			}
+		})
+	case more:
+		x.on(d.Stream, nowMs, func(*crdt.Stream) {})
+	}
 	return out
+}
+
+// applyNow is the part of apply that nearly always is all of it: the stream is
+// known and has nothing to finish before. more reports that it has now.
+func (x *Index) applyNow(d *crdt.Delta, nowMs int64) (out crdt.Outcome, done, more bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.streams[d.Stream]
+	b := blocksOf(s)
+	if b == nil || b.unfinished() {
+		return out, false, false
+	}
+	x.now = max(x.now, nowMs)
+	x.held = 0
+	out = s.Apply(d, nowMs)
+	if out.NewSlots > 0 {
+		b.ref.lastSlot.Store(nowMs)
+	}
+	if b = blocksOf(s); b != nil {
+		b.notice(s.MaxVoid(), x.now)
+		more = b.unfinished()
+	}
+	x.worst = max(x.worst, x.held)
+	return out, true, more
 }
