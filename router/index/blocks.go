@@ -196,10 +196,10 @@ func (b *blocks) place(parent radix.Key, perPage int, keys []radix.Key, handles 
 		key := keys[(i+1)*perPage-1]
 		i++
 		old := crdt.Meta(f.Meta)
-		if end := b.end(f.Handle); end.handle == f.Handle {
-			end.key = key
-		}
 		if old.Present() {
+			if end := b.end(f.Handle); end.handle == f.Handle {
+				end.key = key
+			}
 			b.sum.KeyXOR ^= crdt.KeyHash(f.Handle, uint64(f.Key))
 		} else {
 			b.sum.Linked++
