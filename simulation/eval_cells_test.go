@@ -171,13 +171,17 @@ func TestHotPrefixSpreadsOverTheFleet(t *testing.T) {
 			if rep.MaxOverMean > 1.3 {
 				t.Errorf("delay %v, speed-up %v: max/mean of prefill work %.2f", delay, speedup, rep.MaxOverMean)
 			}
+			cfg.Policy = "random"
+			if random := evaluate(t, cfg); rep.TTFT.Mean > 1.2*random.TTFT.Mean {
+				t.Errorf("delay %v, speed-up %v: %.0f ms, at random %.0f ms", delay, speedup, rep.TTFT.Mean, random.TTFT.Mean)
+			}
 		}
 	}
 }
 
 func TestFewPrefixesUseEveryReplica(t *testing.T) {
 	w := generated(t, "few_prefixes", workload.Options{Seed: 1, Requests: 1500})
-	for _, speedup := range []float64{2, 3.2} { // loads of about .5 and .8
+	for _, speedup := range []float64{1, 2, 3.2} { // loads of about .25, .5 and .8
 		cfg := Config{
 			Workload: w, Peers: 8, Page: 250, LoadDelay: 0.01, DispatchDelay: -1, IndexDelay: 0.05, Speedup: speedup, Seed: 1,
 		}
@@ -185,9 +189,7 @@ func TestFewPrefixesUseEveryReplica(t *testing.T) {
 		cfg.Policy = "least_loaded"
 		least := evaluate(t, cfg)
 		t.Logf("speed-up %v: ours %.0f ms %v, least_loaded %.0f ms", speedup, ours.TTFT.Mean, ours.PerReplica, least.TTFT.Mean)
-		// While one replica a prefix is enough a cold one may stay unused:
-		// computing 10,000 tokens there costs half a second.
-		if speedup > 3 && slices.Min(ours.PerReplica) == 0 {
+		if slices.Min(ours.PerReplica) == 0 {
 			t.Errorf("a replica is unused: %v", ours.PerReplica)
 		}
 		if ours.TTFT.Mean > least.TTFT.Mean {
@@ -286,8 +288,7 @@ func TestUnequalSpeedsAreWorthKnowing(t *testing.T) {
 	}
 }
 
-// Known miss: agents, aggregated, where hashing sessions without a bound on
-// load takes 48 ms against 57.
+// Agents are even within a few per cent: 48.8 ms, hashing 47.5.
 func TestTenSecondsStaleAgainstSessionHash(t *testing.T) {
 	for _, name := range []string{conversation, synthetic, "agent_sessions"} {
 		w := trace(t, name, 1)
@@ -300,12 +301,8 @@ func TestTenSecondsStaleAgainstSessionHash(t *testing.T) {
 		cfg.Routing = routing(func(p *policy.Config) { p.Hash.LoadFactor = 1000 })
 		hash := evaluate(t, cfg)
 		t.Logf("%s at 10 s: ours %.0f ms, hit %.3f; session hash %.0f ms, hit %.3f", name, ours.TTFT.Mean, ours.HitRatio, hash.TTFT.Mean, hash.HitRatio)
-		most := 1.0
-		if name == "agent_sessions" {
-			most = 1.3
-		}
-		if ours.TTFT.Mean > most*hash.TTFT.Mean {
-			t.Errorf("%s: more than %v times session hash", name, most)
+		if ours.TTFT.Mean > 1.05*hash.TTFT.Mean {
+			t.Errorf("%s: slower than session hash", name)
 		}
 	}
 }

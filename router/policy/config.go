@@ -72,10 +72,12 @@ type StickyConfig struct {
 
 // TTFTConfig is ttft. Setting a weight to 0 (progress_floor to 1, young_cap
 // to 1) removes that term. pour_weight, young_cap and the guard only matter
-// where several peers decide on delayed views. holder_steps is not part of
-// ROUTING.md's formula: at 3 it keeps .99 of a conversation's turns on one
-// replica instead of .91 and costs nothing that can be measured (1.181 for
-// 1.178, geometric mean of TTFT over pooled).
+// where several peers decide on delayed views. Three are not part of
+// ROUTING.md's formula: holder_steps at 3 keeps .99 of a conversation's turns
+// on one replica instead of .91; spread at .1 gives few hot prefixes to the
+// whole fleet (TTFT 42 ms for 51, end to end a third less); stale_stay at 1.2
+// keeps agents near session hashing's TTFT when views are 10 s old (49 ms for
+// 57, hashing 48).
 type TTFTConfig struct {
 	ProgressFloor float64 `yaml:"progress_floor" doc:"least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress"`
 	StreamWeight  float64 `yaml:"stream_weight" doc:"idle decode steps a decoding stream counts as"`
@@ -83,12 +85,14 @@ type TTFTConfig struct {
 	MinWaitWeight float64 `yaml:"min_wait_weight" doc:"weight of the fewest requests waiting anywhere, times own prefill"`
 	PourWeight    float64 `yaml:"pour_weight" doc:"share of the expected unseen work poured onto the lowest replicas"`
 	YoungCap      int     `yaml:"young_cap" doc:"most times an own dispatch that others may mirror unseen is counted"`
-	GuardGap      float64 `yaml:"guard_gap" doc:"unseen requests per replica above which the view is worse than none; 0 switches the guard off"`
+	GuardGap      float64 `yaml:"guard_gap" doc:"unseen decisions by score that a replica may have; above it only so many are left to the score; 0 switches the guard off"`
 	GuardShare    float64 `yaml:"guard_share" doc:"share of replicas that must hold the prompt alike for the guard"`
 	GuardDepth    float64 `yaml:"guard_depth" doc:"share of the prompt they must hold"`
 	GuardBand     float64 `yaml:"guard_band" doc:"how far their own prefill may lie from the winner's, relative"`
 	StaleMs       float64 `yaml:"stale_ms" doc:"view age, load or index, beyond which only two rendezvous replicas and the best known holder are considered; 0 never"`
+	StaleStay     float64 `yaml:"stale_stay" doc:"then, how many times the least score the first rendezvous replica may have and still be taken; 1 or less: no more than that"`
 	HolderSteps   float64 `yaml:"holder_steps" doc:"idle decode steps by which the replica that holds most of the prompt may score worse and still be taken"`
+	Spread        float64 `yaml:"spread" doc:"how eagerly a prompt is computed anew on a replica with far fewer streams: odds, times what that would have saved over what it costs; 0 never"`
 	SessionSlack  float64 `yaml:"session_slack" doc:"seconds a session's own replica may score worse and still be taken; 0 no session affinity"`
 }
 
@@ -103,8 +107,8 @@ func DefaultConfig() Config {
 		Sticky:     StickyConfig{Share: 0.8, TauSeconds: 2},
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
-			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.9, GuardDepth: 0.8, GuardBand: 0.05,
-			StaleMs: 3000, HolderSteps: 3,
+			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.9, GuardDepth: 0.5, GuardBand: 0.05,
+			StaleMs: 3000, StaleStay: 1.2, HolderSteps: 3, Spread: 0.1,
 		},
 		Disagg: defaultDisagg(),
 	}
@@ -166,7 +170,9 @@ func (c *Config) Validate() error {
 	share("ttft.guard_depth", t.GuardDepth)
 	atLeast("ttft.guard_band", t.GuardBand, 0)
 	atLeast("ttft.stale_ms", t.StaleMs, 0)
+	atLeast("ttft.stale_stay", t.StaleStay, 0)
 	atLeast("ttft.holder_steps", t.HolderSteps, 0)
+	atLeast("ttft.spread", t.Spread, 0)
 	atLeast("ttft.session_slack", t.SessionSlack, 0)
 	return errors.Join(append(errs, c.Disagg.validate())...)
 }

@@ -27,7 +27,7 @@
 //	    are not usable numbers are replaced by the defaults.
 //	I5  ttft's score equals the formula as written in score_test.go, term by
 //	    term; the pick differs from its minimum only by the guard, the holder's
-//	    and the session's slack and the fallback.
+//	    and the session's slack, the spread and the fallback.
 //	I6  Only the minimum of the waiting counts is shared between candidates:
 //	    a mean or median locks a hot prefix to its first holders.
 //	I7  A Calibrator's factor stays inside its clamp whatever it is fed.

@@ -251,3 +251,23 @@ func TestBlendSeesAHalfSpeedReplica(t *testing.T) {
 		t.Errorf("two samples make a replica %.2f times slower", few[2].B/few[0].B)
 	}
 }
+
+func TestStaleSmallDifferencesDoNotMoveASession(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	cands := idle(2)
+	v := &View{NowMs: 1_000_000, AgeMs: 10_000, Peers: 4, Rand: seeded(1)}
+	req := &Request{Tokens: 2000, Session: 7}
+	home := decide(t, p, req, v, cands).Pos
+	c := &cands[home]
+	c.FirstToken = 1_000_000
+	if c.Streams = 2; decide(t, p, req, v, cands).Pos != home {
+		t.Error("two streams of ten seconds ago moved the session")
+	}
+	if c.Waiting = 4; decide(t, p, req, v, cands).Pos == home {
+		t.Error("the session stays behind a queue")
+	}
+	still := mustNew(t, "ttft", func(c *Config) { c.TTFT.StaleStay = 0 })
+	if c.Waiting = 0; decide(t, still, req, v, cands).Pos == home {
+		t.Error("without the factor the least score should win")
+	}
+}

@@ -12,8 +12,8 @@ import (
 // weights or sessions, everything recomputed, the pour by sorting.
 type twin struct {
 	scores  []float64
-	winners map[int]bool // exact minimum, or what the guard may pick
-	guarded bool
+	winners map[int]bool // exact minimum
+	alike   map[int]bool // what the guard may pick; nil: it does not act
 }
 
 func newTwin(req *Request, v *View, cands []Candidate) twin {
@@ -57,12 +57,12 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 	if R > 1 && d*v.Lambda/float64(n) > 0.25 {
 		alike := map[int]bool{}
 		for k, c := range cands {
-			if math.Abs(s[k]-s[winner]) <= 0.05*s[winner] && float64(max(c.GPU, c.Predicted)) >= 0.8*L {
+			if math.Abs(s[k]-s[winner]) <= 0.05*s[winner] && float64(max(c.GPU, c.Predicted)) >= 0.5*L {
 				alike[k] = true
 			}
 		}
 		if float64(len(alike)) >= 0.9*float64(n) {
-			t.guarded, t.winners = true, alike
+			t.alike = alike
 		}
 	}
 	return t
@@ -125,7 +125,7 @@ func drawFleet(t *rapid.T, tokens int) []Candidate {
 }
 
 func TestI5ScoreIsTheFormula(t *testing.T) {
-	p := mustNew(t, "ttft", func(c *Config) { c.TTFT.HolderSteps = 0 })
+	p := mustNew(t, "ttft", func(c *Config) { c.TTFT.HolderSteps, c.TTFT.Spread = 0, 0 })
 	guarded := 0
 	rapid.Check(t, func(t *rapid.T) {
 		req := &Request{Tokens: rapid.IntRange(2, 60_000).Draw(t, "tokens")}
@@ -153,14 +153,13 @@ func TestI5ScoreIsTheFormula(t *testing.T) {
 				t.Fatalf("I5: replica %d scores %v, the formula says %v", k, scores[k], want.scores[k])
 			}
 		}
-		if !want.winners[d.Pos] {
-			t.Fatalf("I5: picked %d, want one of %v", d.Pos, want.winners)
-		}
-		if want.guarded {
+		allowed := want.winners
+		if d.Reason == ReasonStale {
+			allowed = want.alike
 			guarded++
-			if d.Reason != ReasonStale {
-				t.Fatalf("guard: reason %s", d.Reason)
-			}
+		}
+		if !allowed[d.Pos] {
+			t.Fatalf("I5: picked %d for %s, want one of %v", d.Pos, d.Reason, allowed)
 		}
 	})
 	if guarded == 0 && !testing.Short() {
@@ -358,17 +357,18 @@ func TestGuardNeedsHitsEverywhere(t *testing.T) {
 		cands[i].Waiting, cands[i].Prefill, cands[i].FirstToken = i, float64(i), 1_000_000
 	}
 	p := mustNew(t, "ttft", nil)
-	seen := map[int]bool{}
+	seen, random := map[int]bool{}, 0
 	view := v()
 	for range 300 {
 		d := decide(t, p, &Request{Tokens: 1000}, view, cands)
-		if d.Reason != ReasonStale {
-			t.Fatalf("reason %s", d.Reason)
+		if d.Reason == ReasonStale {
+			random++
+			seen[d.Pos] = true
 		}
-		seen[d.Pos] = true
 	}
-	if len(seen) != 10 {
-		t.Errorf("random among equals reached %d of 10", len(seen))
+	// 9 unseen decisions a replica; one in 36 is left to the score.
+	if random < 270 || random == 300 || len(seen) != 10 {
+		t.Errorf("%d of 300 decisions at random reached %d of 10", random, len(seen))
 	}
 	cands[4].GPU, cands[5].GPU = 0, 0 // two of ten lack it: misses must see load
 	if d := decide(t, p, &Request{Tokens: 1000}, v(), cands); d.Reason == ReasonStale {
@@ -415,5 +415,42 @@ func TestUnequalSpeedsWeightWaitingByWork(t *testing.T) {
 	want := (slow - fast) + 4*(slow/rates[0].Speed-fast/rates[1].Speed)
 	if got := scores[0] - scores[1]; math.Abs(got-want) > 1e-9 {
 		t.Errorf("difference %v, want %v", got, want)
+	}
+}
+
+func TestSpreadRentsUntilItPaysToBuy(t *testing.T) {
+	// Replica 0 holds the prompt and has 20 streams, 1 is empty: staying costs
+	// 10 steps less the slack of 3, 0.112 s, going 0.37 s once.
+	cands := idle(2)
+	cands[0].GPU, cands[0].Streams = 7900, 20
+	req, v := &Request{Tokens: 8000}, quiet(3)
+	moved := func(change func(*Config)) int {
+		p, n := mustNew(t, "ttft", change), 0
+		for range 4000 {
+			if d := decide(t, p, req, v, cands); d.Pos == 1 {
+				n++
+				if cands[0].GPU > 0 && d.Reason != ReasonSpill {
+					t.Fatalf("reason %s", d.Reason)
+				}
+			}
+		}
+		return n
+	}
+	r := DefaultRates()
+	price := r.Prefill(8000, 8000) - r.Prefill(100, 8000)
+	want := 4000 * 0.1 * 7 * r.T0 / price
+	if got := float64(moved(nil)); got < 0.6*want || got > 1.4*want {
+		t.Errorf("%v of 4000 decisions went to the empty replica, want about %.0f", got, want)
+	}
+	if n := moved(func(c *Config) { c.TTFT.Spread = 0 }); n > 0 {
+		t.Errorf("%d went although spreading is off", n)
+	}
+	cands[0].Streams = 6 // no more than the slack of a holder
+	if n := moved(nil); n > 0 {
+		t.Errorf("%d went for three steps", n)
+	}
+	cands[0].Streams, cands[0].GPU = 20, 0 // nobody holds it: the score itself goes
+	if n := moved(nil); n != 4000 {
+		t.Errorf("%d of 4000 went to the idler of two equals", n)
 	}
 }

@@ -25,7 +25,48 @@ func pickTTFT(q *query) (int, Reason) {
 		return pos, ReasonSession
 	}
 	pos := q.holder(&b)
+	if next, ok := q.spread(pos); ok {
+		return next, ReasonSpill
+	}
 	return pos, q.prefixReason(pos)
+}
+
+// spread sends a request, now and then, to a replica with far fewer streams
+// than the winner although computing the prompt there takes longer, so that
+// the next ones find it. Staying costs each of them the difference in streams,
+// going costs one of them the price of the missing part; which of the two is
+// less depends on how many are still to come, and nobody knows. Going with the
+// odds of difference over price costs at most twice the better one (rent or
+// buy), needs no memory, and leaves prompts alone that nobody else sends.
+func (q *query) spread(winner int) (int, bool) {
+	cfg := &q.cfg.TTFT
+	own := q.prefill[winner]
+	if cfg.Spread == 0 {
+		return 0, false
+	}
+	b := best{q: q, pos: -1, quiet: true}
+	for _, i := range q.live {
+		if q.prefill[i] > own {
+			b.offer(i, q.scoreAs(i, own))
+		}
+	}
+	if b.pos < 0 {
+		return 0, false
+	}
+	t0 := q.cands[winner].Rates.usable().T0
+	gain := t0 * (cfg.StreamWeight*float64(q.cands[winner].Streams-q.cands[b.pos].Streams) - cfg.HolderSteps)
+	gain = min(gain, q.scoreAs(winner, own)-b.score)
+	if !(gain > 0) || q.view.Rand.Float64()*(q.prefill[b.pos]-own) >= cfg.Spread*gain {
+		return 0, false
+	}
+	return b.pos, true
+}
+
+// scoreAs is the score that a candidate would have if its own prefill took so
+// many seconds.
+func (q *query) scoreAs(i int, own float64) float64 {
+	crowd := q.cfg.TTFT.WaitWeight*q.waiting[i] + q.cfg.TTFT.MinWaitWeight*q.fewest
+	return (q.base[i] + own + crowd*own) / q.weight(i)
 }
 
 // holder prefers the replica that holds most of the prompt while it scores
@@ -118,11 +159,14 @@ func (q *query) total(i int) float64 {
 
 // guard notices that the load view is older than the gap between decisions
 // while affinity does not discriminate; then any of the equals is as good, and
-// a random one does not herd.
+// a random one does not herd. It leaves so many decisions to the score that
+// GuardGap of those are unseen at each replica: that few do not herd either,
+// and they even out what chance heaps up.
 func (q *query) guard(winner int) (int, bool) {
 	cfg := &q.cfg.TTFT
 	n := float64(len(q.live))
-	if cfg.GuardGap == 0 || q.view.Peers <= 1 || q.view.AgeMs/1000*q.view.Lambda/n <= cfg.GuardGap {
+	unseen := q.view.AgeMs / 1000 * q.view.Lambda / n
+	if cfg.GuardGap == 0 || q.view.Peers <= 1 || unseen <= cfg.GuardGap || q.view.Rand.Float64()*unseen < cfg.GuardGap {
 		return 0, false
 	}
 	alike, pos := 0, winner
@@ -156,7 +200,9 @@ func (q *query) stale() bool {
 
 // fallback compares only replicas that do not depend on a fresh view: the
 // request's two rendezvous replicas and the best known holder, ties in that
-// order. The turns of a session keep meeting there.
+// order. The turns of a session keep meeting there: the first one is left only
+// for a score that is less by a factor, because small differences in a load
+// this old are none.
 func (q *query) fallback() int {
 	key, ok := q.req.affinityKey()
 	if !ok {
@@ -178,6 +224,9 @@ func (q *query) fallback() int {
 	}
 	b := best{q: q, pos: -1, first: true}
 	q.score(&b)
+	if q.total(first) <= q.cfg.TTFT.StaleStay*b.score {
+		return first
+	}
 	return b.pos
 }
 
