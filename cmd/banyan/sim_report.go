@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -14,11 +16,12 @@ import (
 
 	"github.com/banyan-llm/banyan/simulation"
 	"github.com/banyan-llm/banyan/simulation/matrix"
+	"github.com/banyan-llm/banyan/simulation/workload"
 )
 
 // runMatrix runs the evaluation matrix and writes its page, plots and tables.
 func (e *evaluation) runMatrix(ctx context.Context, stdout, stderr io.Writer) error {
-	o := matrix.Options{Seed: e.source.seed, Share: e.share}
+	o := matrix.Options{Seed: e.source.seed, Seeds: e.seeds, Share: e.share, Given: e.given}
 	if e.source.trace != "" {
 		w, err := e.source.read()
 		if err != nil {
@@ -54,6 +57,37 @@ func (e *evaluation) runMatrix(ctx context.Context, stdout, stderr io.Writer) er
 	fmt.Fprint(stdout, files["matrix.txt"])
 	fmt.Fprintf(stdout, "\nwrote %s and %d more files\n", filepath.Join(dir, "report.html"), len(files)-1)
 	return nil
+}
+
+// runAblation prints what each term of the default policy is worth.
+func (e *evaluation) runAblation(ctx context.Context, stdout, stderr io.Writer) error {
+	cells, err := matrix.PlanAblation(matrix.Options{Seed: e.source.seed, Seeds: e.seeds, Share: e.share, Given: e.given})
+	if err != nil {
+		return err
+	}
+	reports, err := evaluateAll(ctx, cells, stderr)
+	if err != nil {
+		return err
+	}
+	book := matrix.NewBook(e.source.seed, cells, reports)
+	if e.asJSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", " ")
+		return enc.Encode(book)
+	}
+	return book.WriteAblation(stdout)
+}
+
+// given reads a recorded trace of the folder of traces; nil if it is not there.
+func (e *evaluation) given(name string, seed uint64) (*workload.Workload, error) {
+	if e.traces == "" {
+		return nil, nil //nolint:nilnil // nothing is there, and that is no fault
+	}
+	w, err := workload.ReadFile(filepath.Join(e.traces, name+".jsonl"), seed)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return w, err
 }
 
 // evaluateAll runs the cells, as many at a time as there are processors.

@@ -28,11 +28,13 @@ type Point struct {
 	Note string
 }
 
-// Line is one series. Bold ones are drawn last and thicker.
+// Line is one series. Bold ones are drawn last and thicker; Dashed ones and
+// grey ones are dashed.
 type Line struct {
 	Name   string
 	Colour Colour
 	Bold   bool
+	Dashed bool
 	Points []Point
 }
 
@@ -150,7 +152,7 @@ func label(text func(float64) string, v float64) string {
 // look is the stroke of a line.
 func (l *Line) look() string {
 	dash, class := "", ""
-	if l.Colour == Grey {
+	if l.Colour == Grey || l.Dashed {
 		dash = ` stroke-dasharray="5 4"`
 	}
 	if l.Bold {

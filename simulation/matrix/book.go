@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"slices"
 
@@ -11,12 +10,16 @@ import (
 	"github.com/banyan-llm/banyan/simulation/chart"
 )
 
-// Result is a cell with what came of it.
+// Result is a cell with what came of it, over all seeds.
 type Result struct {
 	Experiment string            `json:"experiment"`
+	Group      string            `json:"workload"`
 	Line       string            `json:"line"`
 	X          float64           `json:"x"`
-	Report     simulation.Report `json:"report"`
+	Seeds      int               `json:"seeds"`
+	Low        float64           `json:"ttft_mean_low_ms"` // of the seeds, mean TTFT
+	High       float64           `json:"ttft_mean_high_ms"`
+	Report     simulation.Report `json:"report"` // of the first seed, its figures the means over all
 }
 
 // Book is everything the matrix tells.
@@ -25,11 +28,28 @@ type Book struct {
 	Results []Result `json:"results"`
 }
 
-// NewBook binds reports to their cells; reports[i] is of cells[i].
+// NewBook binds reports to their cells, reports[i] is of cells[i], and takes
+// the seeds of a cell together.
 func NewBook(seed uint64, cells []Cell, reports []simulation.Report) *Book {
-	b := &Book{Seed: seed, Results: make([]Result, 0, len(cells))}
+	type key struct {
+		experiment, group, line string
+		x                       float64
+	}
+	b, at, all := &Book{Seed: seed}, make(map[key]int), make([][]simulation.Report, 0, len(cells))
 	for i := range cells {
-		b.Results = append(b.Results, Result{cells[i].Experiment, cells[i].Line, cells[i].X, reports[i]})
+		c := &cells[i]
+		k := key{c.Experiment, c.Group, c.Line, c.X}
+		j, ok := at[k]
+		if !ok {
+			j = len(all)
+			at[k] = j
+			all = append(all, nil)
+			b.Results = append(b.Results, Result{Experiment: c.Experiment, Group: c.Group, Line: c.Line, X: c.X})
+		}
+		all[j] = append(all[j], reports[i])
+	}
+	for j := range b.Results {
+		b.Results[j].take(all[j])
 	}
 	return b
 }
@@ -45,10 +65,11 @@ func (b *Book) of(experiment string) []Result {
 	return out
 }
 
-// at finds one result; nil if there is none.
-func (b *Book) at(experiment, line string, x float64) *simulation.Report {
+// at finds one report; nil if there is none. group "": of any workload.
+func (b *Book) at(experiment, group, line string, x float64) *simulation.Report {
 	for i := range b.Results {
-		if r := &b.Results[i]; r.Experiment == experiment && r.Line == line && r.X == x {
+		r := &b.Results[i]
+		if r.Experiment == experiment && r.Line == line && r.X == x && (group == "" || r.Group == group) {
 			return &r.Report
 		}
 	}
@@ -113,6 +134,8 @@ func (b *Book) Figures() []Figure {
 		b.hitByPeers(),
 		b.ttftByPeers(),
 		b.staleness(),
+		b.ladder("b2b", "The published ladder, step by step"),
+		b.ladder("b2b37", "… and the one for a 70B model"),
 	}
 }
 
@@ -130,9 +153,9 @@ func (b *Book) rateFigure(file, title, what string, y func(*simulation.Report) f
 	return Figure{
 		File: file, Title: title, Says: b.trace(byRate) + ", 16 router peers. " + b.againstPooled(y),
 		Plot: chart.Plot{
-			Title: title, XName: "requests a second", YName: what, LogY: true, YText: secondsText,
+			Title: title, XName: "load, % of what the reference serves", YName: what, LogY: true, YText: secondsText,
 			Lines: b.lines(byRate, y, func(r *Result) string {
-				return fmt.Sprintf("%s at %.3g requests a second", secondsText(y(&r.Report)), r.X)
+				return fmt.Sprintf("%s at %.0f %% load", secondsText(y(&r.Report)), r.X)
 			}),
 		},
 	}
@@ -144,7 +167,7 @@ func (b *Book) againstPooled(y func(*simulation.Report) float64) string {
 	over := func(line string) float64 {
 		sum, n := 0.0, 0.0
 		for _, r := range b.of(byRate) {
-			if ref := b.at(byRate, simulation.Pooled, r.X); r.Line == line && ref != nil {
+			if ref := b.at(byRate, "", simulation.Pooled, r.X); r.Line == line && ref != nil {
 				sum, n = sum+math.Log(y(&r.Report)/y(ref)), n+1
 			}
 		}
@@ -159,9 +182,9 @@ func (b *Book) hitByRate() Figure {
 		File: "hit-by-rate", Title: "Prompt tokens found in caches",
 		Says: "The same runs. The highest hit rate is not the goal: a policy that only chases it waits behind the replica that has it.",
 		Plot: chart.Plot{
-			Title: "Hit rate by request rate", XName: "requests a second", YName: "cached prompt tokens", Zero: true, YText: percentText,
+			Title: "Hit rate by load", XName: "load, % of what the reference serves", YName: "cached prompt tokens", Zero: true, YText: percentText,
 			Lines: b.lines(byRate, hitPercent, func(r *Result) string {
-				return fmt.Sprintf("%.1f %% at %.3g requests a second", hitPercent(&r.Report), r.X)
+				return fmt.Sprintf("%.1f %% at %.0f %% load", hitPercent(&r.Report), r.X)
 			}),
 		},
 	}
@@ -171,7 +194,7 @@ var peerTicks = []float64{1, 2, 4, 8, 16, 32, 64}
 
 func (b *Book) hitByPeers() Figure {
 	at := func(line string) float64 {
-		if r := b.at(byPeers, line, 16); r != nil {
+		if r := b.at(byPeers, "", line, 16); r != nil {
 			return hitPercent(r)
 		}
 		return math.NaN()
@@ -191,7 +214,7 @@ func (b *Book) hitByPeers() Figure {
 
 func (b *Book) ttftByPeers() Figure {
 	says := ""
-	one, many, blind := b.at(byPeers, lineMesh, 1), b.at(byPeers, lineMesh, 64), b.at(byPeers, lineBlind, 64)
+	one, many, blind := b.at(byPeers, "", lineMesh, 1), b.at(byPeers, "", lineMesh, 64), b.at(byPeers, "", lineBlind, 64)
 	if one != nil && many != nil && blind != nil {
 		says = fmt.Sprintf("From 1 to 64 routers the mesh's mean goes from %s to %s. 64 routers that hear every engine but know only their own load take %s.",
 			secondsText(meanSeconds(one)), secondsText(meanSeconds(many)), secondsText(meanSeconds(blind)))
@@ -208,7 +231,7 @@ func (b *Book) ttftByPeers() Figure {
 }
 
 func (b *Book) staleness() Figure {
-	base := b.at(byAge, lineLoad, 0)
+	base := b.at(byAge, "", lineLoad, 0)
 	over := func(r *simulation.Report) float64 {
 		if base == nil {
 			return math.NaN()
@@ -226,40 +249,4 @@ func (b *Book) staleness() Figure {
 			}),
 		},
 	}
-}
-
-func percentText(v float64) string { return fmt.Sprintf("%.0f %%", v) }
-
-// secondsText writes seconds with a fitting unit.
-func secondsText(s float64) string {
-	switch {
-	case math.IsNaN(s):
-		return "–"
-	case s >= 99.5:
-		return fmt.Sprintf("%.0f s", s)
-	case s >= 0.9995:
-		return fmt.Sprintf("%.3g s", s)
-	}
-	return fmt.Sprintf("%.3g ms", 1000*s)
-}
-
-// WriteText prints every result as a table.
-func (b *Book) WriteText(w io.Writer) error {
-	last := ""
-	for i := range b.Results {
-		r := &b.Results[i]
-		if head := r.Experiment + " " + r.Report.Trace; head != last {
-			last = head
-			if _, err := fmt.Fprintf(w, "\n%-28s %8s %8s %10s %10s %10s %9s %9s %12s\n",
-				head, "X", "CACHED", "TTFT MEAN", "P90", "P99", "TOKENS/S", "MAX/MEAN", "COMPLETED"); err != nil {
-				return err
-			}
-		}
-		p := &r.Report
-		if _, err := fmt.Fprintf(w, "  %-26s %8.3g %6.1f %% %10s %10s %10s %9.0f %9.2f %6d/%d\n", r.Line, r.X, 100*p.HitRatio,
-			secondsText(p.TTFT.Mean/1000), secondsText(p.TTFT.P90/1000), secondsText(p.TTFT.P99/1000), p.OutputPerSecond, p.MaxOverMean, p.Completed, p.Requests); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -20,11 +20,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"count":   func(v float64) string { return grouped(int(v + 0.5)) },
 	"ratio":   func(v float64) string { return fmt.Sprintf("%.2f", v) },
 	"name":    nameOf,
+	"bytes":   bytesText,
 }).Parse(pageText))
-
-// wholeB2B tells the whole ladder from a share of it, which is not to be
-// compared with what was published.
-const wholeB2B = 14_000
 
 // Tile is one figure that stands for much.
 type Tile struct{ Big, Small string }
@@ -32,28 +29,37 @@ type Tile struct{ Big, Small string }
 // Named is the table of one workload.
 type Named struct {
 	Name, About, Published string
+	Compared               bool // rows have published figures beside them
 	Rows                   []Row
 }
 
 // Row is one policy on it.
 type Row struct {
-	Line   string
+	Result
 	Ours   bool
-	Report simulation.Report
+	Beside string // what was published
 }
 
 // WriteHTML writes the page: one file that asks for nothing else.
 func (b *Book) WriteHTML(w io.Writer) error {
 	return page.Execute(w, map[string]any{
-		"Tiles": b.tiles(), "Figures": b.Figures(), "Named": b.namedTables(), "Others": b.others(), "Seed": b.Seed, "Runs": len(b.Results),
+		"Tiles": b.tiles(), "Figures": b.Figures(), "Named": b.namedTables(), "Others": b.others(), "Seed": b.Seed, "Runs": b.runs(),
+		"Checks": b.Checks(), "Bounds": b.boundTables(),
 	})
+}
+
+func (b *Book) runs() (n int) {
+	for i := range b.Results {
+		n += b.Results[i].Seeds
+	}
+	return n
 }
 
 // tiles sum up; one that has no results is left out.
 func (b *Book) tiles() []Tile {
 	var out []Tile
-	one, many := b.at(byPeers, lineMesh, 1), b.at(byPeers, lineMesh, 16)
-	alone := b.at(byPeers, lineAlone, 16)
+	one, many := b.at(byPeers, "", lineMesh, 1), b.at(byPeers, "", lineMesh, 16)
+	alone := b.at(byPeers, "", lineAlone, 16)
 	if one != nil && many != nil && alone != nil {
 		out = append(out,
 			Tile{fmt.Sprintf("%+.1f %%", 100*(many.TTFT.Mean/one.TTFT.Mean-1)), "mean time to first token with 16 routers instead of one"},
@@ -61,7 +67,7 @@ func (b *Book) tiles() []Tile {
 		)
 	}
 	if x, ref := b.middle(); ref != nil {
-		ours, rr := b.at(byRate, policy.Default, x), b.at(byRate, "round_robin", x)
+		ours, rr := b.at(byRate, "", policy.Default, x), b.at(byRate, "", "round_robin", x)
 		if ours != nil && rr != nil {
 			out = append(out, Tile{
 				fmt.Sprintf("%.1f× → %.2f×", rr.TTFT.Mean/ref.TTFT.Mean, ours.TTFT.Mean/ref.TTFT.Mean),
@@ -69,8 +75,11 @@ func (b *Book) tiles() []Tile {
 			})
 		}
 	}
-	if b2b := b.row("b2b", policy.Default); b2b != nil && b2b.Requests >= wholeB2B {
-		out = append(out, Tile{grouped(int(b2b.OutputPerSecond)), "tokens a second on the b2b run; published for precise routing: 8,730"})
+	if mesh, random := b.at(byName, "b2b", policy.Default, 0), b.at(byName, "b2b", lineRandom, 0); whole(mesh) && random != nil {
+		out = append(out, Tile{
+			fmt.Sprintf("%s → %s", secondsText(meanSeconds(random)), secondsText(meanSeconds(mesh))),
+			"mean time to first token on llm-d's B2B ladder: random → ttft in a mesh of 16",
+		})
 	}
 	return out
 }
@@ -86,44 +95,39 @@ func (b *Book) middle() (x float64, ref *simulation.Report) {
 	if len(xs) < 4 {
 		return 0, nil
 	}
-	return xs[3], b.at(byRate, simulation.Pooled, xs[3])
-}
-
-func (b *Book) row(trace, line string) *simulation.Report {
-	for i := range b.Results {
-		if r := &b.Results[i]; r.Experiment == byName && r.Report.Trace == trace && r.Line == line {
-			return &r.Report
-		}
-	}
-	return nil
+	return xs[3], b.at(byRate, "", simulation.Pooled, xs[3])
 }
 
 // about says what a workload is and what others published for it.
 var about = map[string][2]string{
-	"b2b":           {"150 customers × 5 prompts, 6,000 tokens shared, 1,200 own; a ladder from 3 to 60 requests a second", "Published (llm-d): random 45.3 s and 4,429 tokens a second, load alone 47.0 s and 4,429, precise 0.298 s and 8,730. Here nobody gives up: what is overloaded queues to the end of the ladder, so the losers' means are longer."},
-	"b2b37":         {"83 customers × 3 prompts, 8,000 tokens shared, 1,000 own, 1,000 out; 3 to 20 requests a second", "Published (llm-d): random 2,895 tokens a second, load alone 3,018, precise 5,650 and 0.275 s at p90."},
-	"shared_prefix": {"SGLang's bench: system prompts of 2,048 tokens, five questions of 128 each, all at once", "Published: hit rate from 20 % to 75 %, throughput 1.9×."},
-	"few_prefixes":  {"three prefixes of 10,000 tokens: the hot-spot trap", ""},
-	"burst":         {"800 unrelated requests in flight: nothing to find, nothing to lose", ""},
-	"multi_turn":    {"chat with a growing context and think times", ""},
-	"agents":        {"long shared preambles, 20 to 100 turns, 2 s apart", ""},
-	"reasoning":     {"short in, 8,000 tokens out: nobody may lose", ""},
+	"b2b":                   {"150 customers × 5 prompts, 6,000 tokens shared, 1,200 own, 1,000 out, eight replicas of a 32B model; a ladder from 3 to 60 requests a second", "The last column is what llm-d measured: mean TTFT, p90 and tokens a second, the latter as a mean over the steps, as here."},
+	"b2b37":                 {"83 customers × 3 prompts, 8,000 tokens shared, 1,000 own, 1,000 out, four replicas of a 70B model; 3 to 20 requests a second", ""},
+	"shared_prefix":         {"SGLang's bench: system prompts of 2,048 tokens, five questions of 128 each, as fast as a client sends", "Published: hit rate from 20 % to 75 %, throughput 1.9×."},
+	"few_prefixes":          {"three prefixes of 10,000 tokens: the hot-spot trap", ""},
+	"burst":                 {"800 unrelated requests in flight: nothing to find, nothing to lose", ""},
+	"multi_turn":            {"chat with a growing context and think times", ""},
+	"agents":                {"long shared preambles, 20 to 100 turns, 2 s apart", ""},
+	"reasoning":             {"short in, 8,000 tokens out: nobody may lose", ""},
+	"mooncake_conversation": {"recorded chat, 16 replicas; loads are shares of what the reference serves", ""},
+	"mooncake_synthetic":    {"recorded mixed traffic with much sharing", ""},
+	"agent_sessions":        {"recorded agent prompts", ""},
 }
 
 func (b *Book) namedTables() []Named {
 	var out []Named
 	for _, r := range b.of(byName) {
-		trace := r.Report.Trace
-		if len(out) == 0 || out[len(out)-1].Name != trace {
-			out = append(out, Named{Name: trace, About: about[trace][0], Published: about[trace][1]})
+		if len(out) == 0 || out[len(out)-1].Name != r.Group {
+			out = append(out, Named{Name: r.Group, About: about[r.Group][0], Published: about[r.Group][1]})
 		}
 		n := &out[len(out)-1]
-		n.Rows = append(n.Rows, Row{r.Line, r.Line == policy.Default, r.Report})
+		row := Row{Result: r, Ours: r.Line == policy.Default, Beside: beside(r.Group, r.Line)}
+		n.Compared = n.Compared || row.Beside != ""
+		n.Rows = append(n.Rows, row)
 	}
 	return out
 }
 
-// others are the results behind the plots.
+// others are the results behind the plots and checks.
 func (b *Book) others() []Result {
 	var out []Result
 	for i := range b.Results {

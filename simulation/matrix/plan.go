@@ -14,11 +14,15 @@ const (
 	byPeers = "peers" // hit and TTFT by number of router peers
 	byAge   = "age"   // TTFT by the age of what peers know of each other
 	byName  = "named" // workloads by name, a table row a policy
+	byDelay = "delay" // sixteen peers at several delays against one that knows all
+	byTrap  = "trap"  // what must not happen
+	byBound = "bound" // the given traces: policies against the pooled reference
 )
 
 // Cell is one evaluation of the matrix.
 type Cell struct {
 	Experiment string
+	Group      string  // the workload
 	Line       string  // which line of its plot, or row of its table
 	X          float64 // where on the plot
 	Config     simulation.Config
@@ -26,18 +30,22 @@ type Cell struct {
 
 // Name tells people which cell is running.
 func (c *Cell) Name() string {
-	return fmt.Sprintf("%s: %s, %s", c.Experiment, c.Config.Workload.Name, c.Line)
+	return fmt.Sprintf("%s: %s, %s", c.Experiment, c.Group, c.Line)
 }
 
 // Options say how much is run.
 type Options struct {
-	Seed uint64
+	Seed  uint64
+	Seeds int // runs of every cell, workload and all, each from the next seed; 0: 1
 	// Share of the requests of every workload, at most 1; 0: 1. Less is quicker
 	// and rougher.
 	Share float64
 	// Trace replaces the generated workload under the plots by rate and by age;
 	// nil: zipf.
 	Trace *workload.Workload
+	// Given reads a recorded trace by its published name, spread by seed; nil,
+	// or nil for a name: it is not there and its cells are left out.
+	Given func(name string, seed uint64) (*workload.Workload, error)
 }
 
 // Peers and delays that hold where an experiment does not vary them: what the
@@ -52,62 +60,92 @@ const (
 // never is a delay longer than every run.
 const never = 900_000
 
-// Plan lists the cells. It runs the pooled reference once to find what the
-// fleet can serve; that takes about a second.
+// Plan lists the cells. It runs the pooled reference once a workload and seed
+// to find what the fleet can serve; that takes some seconds.
 func Plan(o Options) ([]Cell, error) {
 	if o.Share <= 0 || o.Share > 1 {
 		o.Share = 1
 	}
-	p := &planner{o: o}
-	main := o.Trace
+	var cells []Cell
+	for i := range max(o.Seeds, 1) {
+		p := &planner{o: o, seed: o.Seed + uint64(i), whole: make(map[served]float64)}
+		p.plan()
+		if p.err != nil {
+			return nil, p.err
+		}
+		cells = append(cells, p.cells...)
+	}
+	return cells, nil
+}
+
+// planner collects the cells of one seed; the first fault ends it.
+type planner struct {
+	o     Options
+	seed  uint64
+	cells []Cell
+	whole map[served]float64 // speedups found
+	err   error
+}
+
+// served is what a fleet's capacity depends on.
+type served struct {
+	workload string
+	prefill  bool
+}
+
+func (p *planner) plan() {
+	main := p.o.Trace
 	if main == nil {
 		main = p.workload("zipf", 5000)
 	}
 	chat := p.workload("multi_turn", 3000)
-	if p.err == nil {
-		p.rates(main)
-		p.fleet(chat)
-		p.ages(main)
-		p.named()
+	if p.err != nil {
+		return
 	}
-	return p.cells, p.err
-}
-
-// planner collects cells; the first fault ends it.
-type planner struct {
-	o     Options
-	cells []Cell
-	err   error
+	p.rates(main)
+	p.fleet(chat)
+	p.ages(main)
+	p.named()
+	p.delays(chat)
+	p.traps(chat)
+	p.bounds()
 }
 
 func (p *planner) workload(name string, requests int) *workload.Workload {
-	w, err := workload.Generate(name, workload.Options{Seed: p.o.Seed, Requests: int(float64(requests) * p.o.Share)})
-	if err != nil && p.err == nil {
-		p.err = fmt.Errorf("plan: %w", err)
-	}
+	w, err := workload.Generate(name, workload.Options{Seed: p.seed, Requests: int(float64(requests) * p.o.Share)})
+	p.fail(name, err)
 	return w
+}
+
+func (p *planner) fail(what string, err error) {
+	if err != nil && p.err == nil {
+		p.err = fmt.Errorf("plan %s: %w", what, err)
+	}
 }
 
 // config is what most cells begin with.
 func (p *planner) config(w *workload.Workload, name string) simulation.Config {
 	return simulation.Config{
-		Workload: w, Policy: name, Peers: peers, From: w.Warm, Seed: p.o.Seed,
+		Workload: w, Policy: name, Peers: peers, From: w.Warm, Seed: p.seed,
 		LoadDelay: loadDelay, DispatchDelay: dispatchDelay, IndexDelay: indexDelay,
 	}
 }
 
 // speedup is the factor on a workload's arrivals that makes them this share
 // of what the pooled reference serves.
-func (p *planner) speedup(w *workload.Workload) float64 {
-	capacity, err := simulation.Capacity(p.config(w, simulation.Pooled))
-	if err != nil && p.err == nil {
-		p.err = fmt.Errorf("plan %s: %w", w.Name, err)
+func (p *planner) speedup(cfg simulation.Config) float64 {
+	at := served{cfg.Workload.Name, cfg.Prefill}
+	if _, ok := p.whole[at]; !ok {
+		cfg.Policy = simulation.Pooled
+		capacity, err := simulation.Capacity(cfg)
+		p.fail(cfg.Workload.Name, err)
+		p.whole[at] = capacity / cfg.Workload.Rate()
 	}
-	return capacity / w.Rate()
+	return p.whole[at]
 }
 
 func (p *planner) add(experiment, line string, x float64, cfg simulation.Config) {
-	p.cells = append(p.cells, Cell{experiment, line, x, cfg})
+	p.cells = append(p.cells, Cell{experiment, cfg.Workload.Name, line, x, cfg})
 }
 
 // compared are the policies of the plots, ours last but the reference.
@@ -115,12 +153,12 @@ var compared = []string{"round_robin", "least_loaded", "consistent_hash", "cache
 
 // rates loads a fleet more and more.
 func (p *planner) rates(w *workload.Workload) {
-	whole := p.speedup(w)
+	whole := p.speedup(p.config(w, ""))
 	for _, name := range compared {
 		for _, load := range []float64{.2, .35, .5, .65, .8, .9} {
 			cfg := p.config(w, name)
 			cfg.Speedup = load * whole
-			p.add(byRate, name, cfg.Speedup*w.Rate(), cfg)
+			p.add(byRate, name, 100*load, cfg)
 		}
 	}
 }
@@ -159,44 +197,15 @@ const (
 
 // ages makes what peers know of each other's load, or of the caches, late.
 func (p *planner) ages(w *workload.Workload) {
-	whole := p.speedup(w)
-	for _, age := range []float64{.001, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10} {
+	whole := p.speedup(p.config(w, ""))
+	late := func(line string, x, load, index float64) {
 		cfg := p.config(w, policy.Default)
-		cfg.Speedup = .7 * whole
-		cfg.LoadDelay, cfg.DispatchDelay, cfg.IndexDelay = age, age, 0
-		p.add(byAge, lineLoad, age, cfg)
-		cfg.LoadDelay, cfg.DispatchDelay, cfg.IndexDelay = 0, 0, age
-		p.add(byAge, lineIndex, age, cfg)
+		cfg.Speedup, cfg.LoadDelay, cfg.DispatchDelay, cfg.IndexDelay = .7*whole, load, load, index
+		p.add(byAge, line, x, cfg)
 	}
-	cfg := p.config(w, policy.Default)
-	cfg.Speedup, cfg.LoadDelay, cfg.DispatchDelay, cfg.IndexDelay = .7*whole, 0, 0, 0
-	p.add(byAge, lineLoad, 0, cfg)
-}
-
-// tabled are the policies of the table by workload.
-var tabled = []string{"random", "least_loaded", "cache_aware", policy.Default, simulation.Pooled}
-
-// named runs the published workloads on the fleets they were published for.
-func (p *planner) named() {
-	for _, n := range []struct {
-		name     string
-		requests int
-	}{
-		{"b2b", 20000},
-		{"b2b37", 8000},
-		{"shared_prefix", 2048},
-		{"few_prefixes", 3000},
-		{"burst", 1600},
-		{"multi_turn", 6000},
-		{"agents", 2000},
-		{"reasoning", 400},
-	} {
-		w := p.workload(n.name, n.requests)
-		if p.err != nil {
-			return
-		}
-		for _, name := range tabled {
-			p.add(byName, name, 0, p.config(w, name))
-		}
+	late(lineLoad, 0, 0, 0)
+	for _, age := range []float64{.001, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10} {
+		late(lineLoad, age, age, 0)
+		late(lineIndex, age, 0, age)
 	}
 }

@@ -1,0 +1,185 @@
+package matrix
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/simulation"
+)
+
+// Check is one thing that must hold and whether it does.
+type Check struct {
+	What, Want, Got string
+	Ran, Holds      bool
+}
+
+// Verdict is the check in a word.
+func (c *Check) Verdict() string {
+	switch {
+	case !c.Ran:
+		return "not run"
+	case c.Holds:
+		return "holds"
+	}
+	return "does not hold"
+}
+
+// Checks compares the results with what was published or promised. What has no
+// results did not run.
+func (b *Book) Checks() []Check {
+	var out []Check
+	for _, group := range []string{"b2b", "b2b37"} {
+		out = append(out, b.throughput(group), b.blindWait(group), b.exact(group))
+	}
+	out = append(out, b.knee(), b.sharedPrefix(), b.parity(), b.hotSpot(), b.everyReplica(), b.prefixAlone(), b.followUps())
+	out = append(out, b.delay(lineFlush, 1.05), b.delay(line10ms, 1.10), b.delay(line100ms, math.Inf(1)))
+	return append(out, b.herd(), b.stale(), b.neverLoses(), b.ideal(), b.geo())
+}
+
+// within reports whether two figures lie within a factor of each other.
+func within(a, b, factor float64) bool { return a <= factor*b && b <= factor*a }
+
+var schedulers = []string{lineRandom, lineScored, lineApproximate, linePrecise}
+
+// ladderRows are the reports of the published schedulers; nil unless the
+// ladder ran whole.
+func (b *Book) ladderRows(group string) []*simulation.Report {
+	var rows []*simulation.Report
+	for _, line := range schedulers {
+		r := b.at(byName, group, line, 0)
+		if !whole(r) {
+			return nil
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func (b *Book) throughput(group string) Check {
+	c := Check{What: group + ": tokens a second of " + strings.Join(schedulers, ", "), Holds: true}
+	rows := b.ladderRows(group)
+	var want, got []string
+	for i, line := range schedulers {
+		p := published[group][line]
+		want = append(want, grouped(int(p.tokens+.5)))
+		if rows != nil {
+			c.Ran = true
+			got = append(got, grouped(int(rows[i].OutputPerSecond+.5)))
+			c.Holds = c.Holds && within(rows[i].OutputPerSecond, p.tokens, 1.5)
+		}
+	}
+	if rows != nil { // random and load are one class: published 4 % apart, in either order
+		c.Holds = c.Holds && math.Max(rows[0].OutputPerSecond, rows[1].OutputPerSecond) < rows[2].OutputPerSecond && rows[2].OutputPerSecond < rows[3].OutputPerSecond
+	}
+	c.Want, c.Got = strings.Join(want, ", ")+"; ×1.5, that order", strings.Join(got, ", ")
+	return c
+}
+
+func (b *Book) blindWait(group string) Check {
+	c := Check{What: group + ": TTFT mean and p90 of random, llm-d load, llm-d approximate", Holds: true}
+	rows := b.ladderRows(group)
+	var want, got []string
+	for i, line := range schedulers[:3] {
+		p := published[group][line]
+		want = append(want, secondsText(p.mean)+" / "+secondsText(p.p90))
+		if rows != nil {
+			c.Ran = true
+			got = append(got, secondsText(meanSeconds(rows[i]))+" / "+secondsText(rows[i].TTFT.P90/1000))
+			c.Holds = c.Holds && within(meanSeconds(rows[i]), p.mean, 1.5) && within(rows[i].TTFT.P90/1000, p.p90, 1.5)
+		}
+	}
+	c.Want, c.Got = strings.Join(want, ", ")+"; ×1.5", strings.Join(got, ", ")
+	return c
+}
+
+func (b *Book) exact(group string) Check {
+	p := published[group][linePrecise]
+	c := Check{What: group + ": precise and a mesh of 16 stay below what was published for precise", Want: "≤ " + secondsText(p.mean)}
+	if rows, mesh := b.ladderRows(group), b.at(byName, group, policy.Default, 0); rows != nil && mesh != nil {
+		one, many := meanSeconds(rows[3]), meanSeconds(mesh)
+		c.Ran, c.Holds = true, one <= p.mean && many <= p.mean
+		c.Got = secondsText(one) + ", " + secondsText(many)
+	}
+	return c
+}
+
+func (b *Book) knee() Check {
+	c := Check{What: "b2b: random at 15, 20, 30 requests a second", Want: ".88, 18.1, 24.6 s (llm-d's guide; its report 1.28, 25.1, 32.2); ×1.5"}
+	if r := b.at(byName, "b2b", lineRandom, 0); whole(r) {
+		c.Ran, c.Holds = true, true
+		var got []string
+		for _, s := range r.Stages {
+			if i := slices.Index([]float64{15, 20, 30}, s.Rate); i >= 0 {
+				got = append(got, secondsText(s.TTFT.Mean/1000))
+				c.Holds = c.Holds && within(s.TTFT.Mean/1000, []float64{.88, 18.1, 24.6}[i], 1.5)
+			}
+		}
+		c.Got = strings.Join(got, ", ")
+	}
+	return c
+}
+
+func (b *Book) sharedPrefix() Check {
+	c := Check{What: "shared_prefix: hit and throughput, random → ttft", Want: "20 → 75 % ± 10 points; 1.5 to 2.3×"}
+	blind, ours := b.at(byName, "shared_prefix", "random", 0), b.at(byName, "shared_prefix", policy.Default, 0)
+	if blind != nil && ours != nil {
+		gain := ours.OutputPerSecond / blind.OutputPerSecond
+		c.Ran = true
+		c.Holds = math.Abs(blind.HitRatio-.2) <= .1 && math.Abs(ours.HitRatio-.75) <= .1 && gain >= 1.5 && gain <= 2.3
+		c.Got = fmt.Sprintf("%.0f → %.0f %%; %.2f×", hitPercent(blind), hitPercent(ours), gain)
+	}
+	return c
+}
+
+// against compares the default policy with another one on a workload.
+func (b *Book) against(group, other string) (ours, theirs *simulation.Report, ok bool) {
+	ours, theirs = b.at(byName, group, policy.Default, 0), b.at(byName, group, other, 0)
+	return ours, theirs, ours != nil && theirs != nil
+}
+
+func (b *Book) parity() Check {
+	c := Check{What: "reasoning: TTFT and end to end against least_loaded", Want: "≤ 1.05× both"}
+	if ours, least, ok := b.against("reasoning", "least_loaded"); ok {
+		ttft, e2e := ours.TTFT.Mean/least.TTFT.Mean, ours.E2E/least.E2E
+		c.Ran, c.Holds, c.Got = true, ttft <= 1.05 && e2e <= 1.05, fmt.Sprintf("%.2f×, %.2f×", ttft, e2e)
+	}
+	return c
+}
+
+func (b *Book) hotSpot() Check {
+	c := Check{What: "few_prefixes: mean TTFT against least_loaded", Want: "≤ 1×"}
+	if ours, least, ok := b.against("few_prefixes", "least_loaded"); ok {
+		x := ours.TTFT.Mean / least.TTFT.Mean
+		c.Ran, c.Holds, c.Got = true, x <= 1, fmt.Sprintf("%.2f×", x)
+	}
+	return c
+}
+
+func (b *Book) everyReplica() Check {
+	c := Check{What: "few_prefixes: requests at the replica with the fewest", Want: "> 0"}
+	if ours := b.at(byName, "few_prefixes", policy.Default, 0); ours != nil {
+		least := slices.Min(ours.PerReplica)
+		c.Ran, c.Holds, c.Got = true, least > 0, fmt.Sprintf("%d of %d", least, ours.Requests)
+	}
+	return c
+}
+
+func (b *Book) prefixAlone() Check {
+	c := Check{What: "the longest prefix alone, one hot prefix: busiest replica over the mean", Want: "→ 16, the number of replicas"}
+	if r := b.at(byTrap, "hot", "prefix", 0); r != nil {
+		c.Ran, c.Holds, c.Got = true, r.MaxOverMean > 8, fmt.Sprintf("%.1f", r.MaxOverMean)
+	}
+	return c
+}
+
+func (b *Book) followUps() Check {
+	c := Check{What: "multi_turn, 8 peers: follow-ups cached, on the same replica", Want: "≥ .90, ≥ .97 (SMG: mesh .633, its central index .87)"}
+	if r := b.at(byPeers, "multi_turn", lineMesh, 8); r != nil {
+		c.Ran, c.Holds = true, r.FollowUpCached >= .9 && r.SameReplica >= .97
+		c.Got = fmt.Sprintf("%.3f, %.3f", r.FollowUpCached, r.SameReplica)
+	}
+	return c
+}
