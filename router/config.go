@@ -33,6 +33,7 @@ type Config struct {
 	Routing   policy.Config   `yaml:"routing"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Admission AdmissionConfig `yaml:"admission"`
+	Hedge     HedgeConfig     `yaml:"hedge"`
 	Tracing   tracing.Config  `yaml:"tracing"`
 	Auth      AuthConfig      `yaml:"auth"`
 	Log       LogConfig       `yaml:"log"`
@@ -146,6 +147,7 @@ func DefaultConfig() Config {
 			RingBytes: 64 << 20, Predictions: 1 << 16,
 		},
 		Admission: AdmissionConfig{Classes: 3, DefaultClass: 1},
+		Hedge:     HedgeConfig{Ratio: 0.05},
 		Tracing:   tracing.DefaultConfig(),
 		Log:       LogConfig{Level: "info"},
 	}
@@ -241,7 +243,7 @@ func (c *Config) Validate() error {
 			bad(fmt.Sprintf("discovery.dns[%d]", i), "%q is not a URL like http://name:8000", name)
 		}
 	}
-	errs = append(errs, c.Admission.validate(), c.Tracing.Validate(), fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
+	errs = append(errs, c.Admission.validate(), c.Tracing.Validate(), c.Hedge.validate(), fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
 		c.Discovery.Kubernetes.Validate("discovery.kubernetes"))
 	return errors.Join(errs...)
 }

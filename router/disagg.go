@@ -69,7 +69,7 @@ func (l *lead) said() openai.Usage {
 
 // pickSplit decides between one replica and two, and counts the request in.
 func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *prompt, pol policy.Policy, req *policy.Request, view *policy.View, now time.Time) (*proxy.Target, error) {
-	suits := !pr.whole && disagg.Suits(call.Body)
+	suits := !pr.whole && !call.Hedge && disagg.Suits(call.Body)
 	s.sort(suits)
 	split := policy.Disaggregate(pol, &p.config().Routing, req, view, &s.pools)
 	if !suits {
@@ -104,7 +104,9 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 	tracePick(ctx, t, len(s.cands), view)
 	p.metrics.decision.Observe(time.Since(now).Seconds())
 	p.record(s, s.pools.Prefill, nil, &split.Prefill, to, t, pr.keys.Tokens)
-	return t.target(pol.Name(), split.Prefill), nil
+	target := t.target(pol.Name(), split.Prefill)
+	target.NoHedge = true // two replicas are enough
+	return target, nil
 }
 
 // sort puts the candidates into pools by the roles of their replicas.

@@ -42,6 +42,7 @@ type metrics struct {
 	legs            *prometheus.CounterVec // outcome
 	waits           *prometheus.CounterVec // outcome
 	queueWait       prometheus.Histogram
+	hedges          *prometheus.CounterVec // outcome
 	reloadOK        prometheus.Gauge
 	reloads         prometheus.Counter
 	reloadFailures  prometheus.Counter
@@ -133,6 +134,12 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 	}, []string{"outcome"})
 	for _, how := range proxy.Outcomes {
 		m.waits.WithLabelValues(string(how))
+	}
+	m.hedges = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "banyan_hedges_total", Help: "Requests sent to a second replica because the first was slow to begin, by how that ended.",
+	}, []string{"outcome"})
+	for _, how := range proxy.HedgeOutcomes {
+		m.hedges.WithLabelValues(string(how))
 	}
 	m.splits = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "banyan_split_decisions_total", Help: "Decisions between one replica and a prefill-decode pair, by why; remote and only are pairs.",

@@ -254,9 +254,10 @@ func (p *Peer) proxyConfig() proxy.Config {
 	l := p.config().Limits
 	cfg := proxy.Config{
 		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
-		Room: p.room, Waited: p.waited, Admission: p.config().Admission.proxy(),
+		Room: p.room, Waited: p.waited, Hedge: p.config().Hedge.proxy(), Admission: p.config().Admission.proxy(),
 		Transport: p.transport,
 		Models:    p.models, Draining: p.draining.Load,
+		Hedged:       func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },
 		Retried:      func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
 		Refused:      func(status int) { p.metrics.answered(p.config().Policy, policy.ReasonOnly, status) },
 		Overhead:     func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },

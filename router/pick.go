@@ -305,8 +305,15 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 	if t.lead != nil && !t.lead.running {
 		p.endLead(t, legOf(&res), openai.Usage{}, now)
 	}
-	p.board.done(&t.share, res.Duration, prompt, cached)
+	if res.Lost { // its time says nothing
+		p.board.leave(&t.share, prompt, cached)
+	} else {
+		p.board.done(&t.share, res.Duration, prompt, cached)
+	}
 	p.mesh.loadChanged(false)
+	if res.Lost {
+		return
+	}
 	if res.Err != nil && !res.ClientGone {
 		guilty := t.replica
 		if t.lead != nil && t.lead.cut {

@@ -56,6 +56,8 @@ type Config struct {
 	// Refused is called for every answer that is not a try's own: those and
 	// the results with Answered are all answers clients get.
 	Refused func(status int)
+	// Hedged is called once a request that had a hedge.
+	Hedged func(how HedgeOutcome)
 	// Overhead is called once a request with the time between the end of the
 	// client's body and the first dispatch.
 	Overhead func(time.Duration)
@@ -67,6 +69,7 @@ type Config struct {
 	Transport http.RoundTripper // to replicas; nil: NewTransport()
 	Limits    Limits
 	Admission Admission
+	Hedge     Hedge
 
 	// TenantHeader names the request header whose value separates tenants'
 	// caches ("" for none): it becomes part of cache_salt.
@@ -134,6 +137,7 @@ type Call struct {
 	Policy  string // the client's wish, if allowed
 	Start   time.Time
 
+	Hedge   bool     // another try is under way
 	Attempt int      // 0 for the first try
 	Tried   []string // Target.Replica of earlier tries
 	// Memo is Pick's own: what it keeps from one try to the next.
@@ -148,6 +152,8 @@ type Target struct {
 	Policy  string
 	Reason  string
 	Matched int // tokens believed cached there
+	// NoHedge: no second try beside this one.
+	NoHedge bool
 	// NoUsage: do not ask this replica for usage on streams.
 	NoUsage bool
 	Token   any // Pick's own, for FirstToken and Done
@@ -179,7 +185,7 @@ type Result struct {
 	Failed     bool          // the replica reported an error inside the stream
 	Answered   bool          // the client was given this try's answer, or a part of it
 	Retried    bool          // another try follows, if Pick has a target
-	Lost       bool          // a hedge: the other one began to answer first
+	Lost       bool          // another try of the same request began to answer first
 }
 
 // Model is one entry of /v1/models.

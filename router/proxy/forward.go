@@ -26,6 +26,7 @@ var errFirstByte = errors.New("no first byte in time")
 type try struct {
 	target *Target
 	start  time.Time
+	ctx    context.Context //nolint:containedctx // the try's own, from newTry to run
 	cancel context.CancelCauseFunc
 	span   trace.Span
 	hedge  bool // another try was under way already
@@ -42,6 +43,10 @@ type try struct {
 // forward tries replicas until one answers or no try is left.
 func (x *exchange) forward() {
 	x.budget.request(x.read)
+	if x.cfg.Hedge.on() {
+		x.hedges.request(x.read)
+		defer x.racers.Wait()
+	}
 	var last *try
 	for {
 		target, err := x.pick()
@@ -67,7 +72,7 @@ func (x *exchange) forward() {
 			x.cfg.Retried(t.result.Cause)
 		}
 		x.call.Attempt++
-		x.call.Tried = append(x.call.Tried, target.Replica)
+		x.call.Tried = append(x.call.Tried, t.target.Replica)
 	}
 }
 
@@ -109,19 +114,25 @@ func (x *exchange) giveUp(last *try, picked error) {
 // send the header at once and the first token much later, and until a byte
 // went to the client another replica can still take over (I2).
 func (x *exchange) try(target *Target) *try {
-	t := &try{target: target, start: time.Now()}
+	t := x.newTry(target, false)
 	if x.call.Attempt == 0 && x.cfg.Overhead != nil {
 		x.cfg.Overhead(t.start.Sub(x.read) - x.waited)
 	}
-	ctx, cancel := context.WithCancelCause(x.r.Context())
-	t.cancel = cancel
-	ctx = x.traceTry(ctx, t)
+	if patience, may := x.patience(t); may {
+		return x.race(t, patience)
+	}
+	x.run(t)
+	return t
+}
+
+// run makes a try up to the first byte of its answer.
+func (x *exchange) run(t *try) {
 	wait := x.limits.Answer
 	if x.call.Body.Stream {
 		wait = x.limits.FirstByte
 	}
-	timer := time.AfterFunc(wait, func() { cancel(errFirstByte) })
-	err := x.send(ctx, t)
+	timer := time.AfterFunc(wait, func() { t.cancel(errFirstByte) })
+	err := x.send(t.ctx, t)
 	if err == nil {
 		err = x.await(t)
 	}
@@ -129,9 +140,12 @@ func (x *exchange) try(target *Target) *try {
 		err = errFirstByte
 	}
 	if err != nil {
-		x.fail(t, ctx, err)
+		x.fail(t, t.ctx, err)
+		return
 	}
-	return t
+	if x.cfg.Hedge.on() && x.call.Body.Stream {
+		x.firstBytes.add(time.Since(t.start), x.cfg.Hedge.Percentile)
+	}
 }
 
 // fail notes why a try has no answer.

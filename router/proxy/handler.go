@@ -25,8 +25,10 @@ type Handler struct {
 	gate    *gate
 	reading atomic.Int64 // bodies; Invariant: at most Limits.Concurrency
 	budget  *budget
+	hedges  *budget
 	bodies  *meter
 
+	firstBytes  waits
 	buffers     sync.Pool // of *[bufferBytes]byte
 	disconnects atomic.Uint64
 }
@@ -53,6 +55,7 @@ func New(cfg Config) (*Handler, error) {
 			Classes: cfg.Admission.Classes, Limit: max(cfg.Limits.Queue, 0), TenantLimit: cfg.Admission.TenantQueue,
 		}, cfg.Room),
 		budget: newBudget(cfg.Limits.RetryRatio, cfg.Limits.RetryMin),
+		hedges: newBudget(cfg.Hedge.Ratio, 0),
 		bodies: &meter{most: cfg.Limits.BodiesBytes},
 	}
 	h.limits.Store(&cfg.Limits)
@@ -111,6 +114,7 @@ type exchange struct {
 	held   int64     // bytes taken of bodies
 	size   int       // of the body, in bytes
 
+	racers sync.WaitGroup // tries beside each other
 	turn   turn
 	placed bool          // it holds a place of gate
 	waited time.Duration // in line
