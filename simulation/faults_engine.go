@@ -75,6 +75,7 @@ type faultEngine struct {
 	cutOff   map[int]int         // slots of peers that cannot hear it
 	said     map[uint64]*account // what owners delivered, by epoch
 	known    []knowledge         // what peers knew when the faults ended
+	ghosts   []crdt.Slot         // of processes that never served
 	speak    func()              // makes the next batch; nil: a random one
 	ended    func()              // told when the process ends; nil: nobody
 }

@@ -68,7 +68,7 @@ func (f *follower) witness(s *crdt.Slot, prior *kvevents.Prior) {
 		return
 	}
 	life := e.lifeOf(s)
-	if !slices.Contains(a.lives, life) && (s.Seq <= top || life < a.lives[0]) {
+	if life != ghostLife && !slices.Contains(a.lives, ghostLife) && !slices.Contains(a.lives, life) && (s.Seq <= top || life < a.lives[0]) {
 		f.proofs[proof{epoch, life}] = true
 	}
 }
@@ -100,6 +100,9 @@ func (r *faultRun) noteEpoch(f *follower, out *kvevents.Output) {
 			continue
 		}
 		a.lives = append(a.lives, life)
+		if slices.Contains(a.lives, ghostLife) {
+			continue // the false restart is to be undone, see recovered
+		}
 		if e.replay >= len(e.log()) && e.dropped == 0 && len(a.lives) == 2 || f.proofs[proof{out.Epoch, life}] {
 			r.violate("EpochFence", f.peer, "epoch %d of %s is process %d, and slot %d of process %d came under it", out.Epoch, e.name, a.lives[0], s.Seq, life)
 			continue
@@ -112,7 +115,9 @@ func (r *faultRun) noteEpoch(f *follower, out *kvevents.Output) {
 // older one, and a lower one than every newer one (EpochOrder).
 func (r *faultRun) orderEpochs(f *follower, epoch uint64, life int) {
 	for other, a := range f.engine.said {
-		if first := a.lives[0]; first > life && other < epoch || first < life && other > epoch {
+		if first := a.lives[0]; first == ghostLife || life == ghostLife {
+			continue
+		} else if first > life && other < epoch || first < life && other > epoch {
 			r.violate("EpochOrder", f.peer, "process %d of %s is epoch %d, and process %d is %d", life, f.engine.name, epoch, first, other)
 		}
 	}
@@ -120,6 +125,9 @@ func (r *faultRun) orderEpochs(f *follower, epoch uint64, life int) {
 
 // lifeOf finds the process that made a slot; 0 if none did.
 func (e *faultEngine) lifeOf(s *crdt.Slot) int {
+	if e.isGhost(s) {
+		return ghostLife
+	}
 	for life := e.life; life > 0; life-- {
 		log := e.logs[life-1]
 		if s.Seq <= uint64(len(log)) && log[s.Seq-1].TS == s.TS && log[s.Seq-1].Hash() == s.Hash() {
@@ -158,7 +166,7 @@ func (e *faultEngine) logUnder(epoch uint64) (log []crdt.Slot, lives []int, ok b
 			}
 		}
 	}
-	if len(lives) == 1 {
+	if len(lives) == 1 && lives[0] != ghostLife {
 		return e.logs[lives[0]-1], lives, true
 	}
 	slices.Sort(lives)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 )
 
@@ -235,6 +236,7 @@ func (r *faultRun) finish() {
 		r.equalsTruth(e)
 		r.noHastyLoss(e)
 		r.nothingLost(e)
+		r.recovered(e)
 	}
 	before := r.slotFrames()
 	r.runUntil(r.now + quietMs)
@@ -297,14 +299,22 @@ func (r *faultRun) equalsTruth(e *faultEngine) {
 		return // a batch was lost: its removals may be among what is shown
 	}
 	r.checked("EqualsTruth")
+	if why := r.untrue(p, e, &d); why != "" {
+		r.violate("EqualsTruth", p, "%s", why)
+	}
+}
+
+// untrue compares what a peer shows with an engine's cache.
+func (r *faultRun) untrue(p *faultPeer, e *faultEngine, d *crdt.Digest) string {
 	if d.Base.Count != uint64(len(e.held)) {
-		r.violate("EqualsTruth", p, "%s: %d facts, the engine holds %d blocks", e.name, d.Base.Count, len(e.held))
+		return fmt.Sprintf("%s: %d facts, the engine holds %d blocks", e.name, d.Base.Count, len(e.held))
 	}
 	for i := range r.library.prompts {
 		if got, want := r.depth(p, e, i), e.depth(&r.library.prompts[i]); got != want {
-			r.violate("EqualsTruth", p, "%s shows %v blocks of prompt %d, the engine holds %v", e.name, got, i, want)
+			return fmt.Sprintf("%s shows %v blocks of prompt %d, the engine holds %v", e.name, got, i, want)
 		}
 	}
+	return ""
 }
 
 // depth is how many blocks of a prompt the engine holds from its start on.

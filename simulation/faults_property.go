@@ -33,6 +33,7 @@ func Properties() []Property {
 		{12, "EqualsTruth", "and equal to the engines' caches, if no batch was lost"},
 		{15, "NoEcho", "who ingests nothing sends slots only when asked; at rest nobody does"},
 		{21, "HastyLoss", "nothing stays given up that a live peer has"},
+		{23, "ShadowRecovery", "what a false restart outranked is back"},
 		{24, "HealAfterReap", "all live peers are connected again"},
 		{25, "NonTransitiveLink", "also with a link that never comes back"},
 	}

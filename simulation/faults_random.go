@@ -15,21 +15,26 @@ func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 	for range (int(d/time.Second) + 1) * (1 + g.rng.IntN(3)) {
 		out = append(out, g.draw())
 	}
-	out = append(out, forGood(rand.New(rand.NewPCG(seed, 0x5e7e8)), peers, d)...)
+	out = append(out, g.forGood(rand.New(rand.NewPCG(seed, 0x5e7e8)))...)
 	slices.SortStableFunc(out, func(a, b Fault) int { return int(a.At - b.At) })
 	return out
 }
 
-// forGood draws what is never healed: a peer that drains, a severed link.
-func forGood(rng *rand.Rand, peers int, d time.Duration) (out []Fault) {
-	g := &faultDraw{rng: rng, peers: peers, span: d}
-	if peers >= 4 && rng.IntN(3) == 0 {
-		f := Fault{At: g.within(d), Verb: "sever", Peer: g.peer(), OneWay: rng.IntN(2) == 0}
+// forGood draws what is never healed: a peer that drains, a severed link, a
+// restart that never was. That counts as two new incarnations, so an engine has
+// one or the other.
+func (g *faultDraw) forGood(rng *rand.Rand) (out []Fault) {
+	g.rng = rng
+	if g.peers >= 4 && rng.IntN(3) == 0 {
+		f := Fault{At: g.within(g.span), Verb: "sever", Peer: g.peer(), OneWay: rng.IntN(2) == 0}
 		f.Other = g.other(f.Peer)
 		out = append(out, f)
 	}
-	if peers >= 3 && rng.IntN(3) == 0 {
-		out = append(out, Fault{At: g.within(d), Verb: "drain", Peer: g.peer()})
+	if g.peers >= 3 && rng.IntN(3) == 0 {
+		out = append(out, Fault{At: g.within(g.span), Verb: "drain", Peer: g.peer()})
+	}
+	if f := (Fault{At: g.within(g.span), Verb: "ghost", Target: g.replica()}); rng.IntN(4) == 0 && !g.restarted[f.Target] {
+		out = append(out, f)
 	}
 	return out
 }

@@ -38,13 +38,14 @@ type Fault struct {
 //	suspect a>b        a takes b for dead
 //	skew a +3s         a's clock
 //	restart r0         an engine loses everything; with for= it is down so long
+//	ghost r0           a listener hears one batch of a process that is gone at once
 //	drop-events r0 .1  share of its batches each listener misses, replays too
 //	repeat-events r0 .1 share that comes twice, late
 //	lose r0            an owner declares lost what is missing, asking nobody
 func FaultVerbs() []string {
 	return []string{
 		"cut", "sever", "break", "slow", "stall", "kill", "drain", "join", "suspect", "skew",
-		"restart", "drop-events", "repeat-events", "lose",
+		"restart", "ghost", "drop-events", "repeat-events", "lose",
 	}
 }
 
@@ -130,7 +131,7 @@ func (f *Fault) args(args []string) error {
 		}
 		f.Peer = args[0]
 		return wantPeer(f.Peer)
-	case "restart", "lose":
+	case "restart", "ghost", "lose":
 		if err := count(args, 1, f.Verb+" REPLICA"); err != nil {
 			return err
 		}

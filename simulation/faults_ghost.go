@@ -1,0 +1,62 @@
+package simulation
+
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/kvevents"
+)
+
+// ghostLife is the process of a ghost's batch.
+const ghostLife = -1
+
+// ghost lets one listener hear a first batch of another process on an engine's
+// stream: by all that can be told it has restarted. Then the engine goes on as
+// if nothing had been, and whoever can prove that brings back what was
+// outranked (property 23).
+func (r *faultRun) ghost(e *faultEngine) {
+	for _, p := range r.live() {
+		f := p.follows[e.stream]
+		if f == nil || !f.up || p.stalled || !f.hears() {
+			continue
+		}
+		e.lastTS = max(e.lastTS+1, r.now*1000)
+		prompt := &r.library.prompts[0]
+		var handles, hashes []uint64
+		for i, node := range prompt.nodes {
+			handles, hashes = append(handles, handleIn(ghostLife, node)), append(hashes, uint64(prompt.hash[i]))
+		}
+		var b crdt.Builder
+		b.Store(crdt.Op{Mode: e.mode, Tier: crdt.TierGPU, PerPage: 1, Main: true, Root: uint64(r.library.root)}, handles, hashes)
+		slot, err := b.Slot(1, e.lastTS)
+		if err != nil {
+			panic("invariant: " + err.Error())
+		}
+		e.ghosts = append(e.ghosts, slot)
+		f.step(kvevents.Live{Slot: slot})
+		return
+	}
+}
+
+// isGhost reports whether a slot is of a process that never served.
+func (e *faultEngine) isGhost(s *crdt.Slot) bool {
+	return slices.ContainsFunc(e.ghosts, func(g crdt.Slot) bool { return g.TS == s.TS && g.Hash() == s.Hash() })
+}
+
+// recovered checks that a ghost left nothing behind and took nothing away: the
+// mesh shows what the engine holds, if it may know it at all.
+func (r *faultRun) recovered(e *faultEngine) {
+	p := r.live()[0]
+	d, _ := p.index.Digest(e.stream)
+	c := &d.Context
+	if len(e.ghosts) == 0 || p.index.Quarantined(e.stream) || len(c.Voids) > 0 || c.Anchor != 1 {
+		return
+	}
+	if _, lives, _ := e.logUnder(c.Epoch); slices.ContainsFunc(lives, func(life int) bool { return life != ghostLife && life != e.life }) {
+		return // another restart could not be noticed
+	}
+	r.checked("ShadowRecovery")
+	if why := r.untrue(p, e, &d); why != "" {
+		r.violate("ShadowRecovery", p, "%s", why)
+	}
+}
