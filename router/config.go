@@ -105,6 +105,9 @@ type DrainConfig struct {
 // LimitsConfig bounds what clients may ask.
 type LimitsConfig struct {
 	BodyBytes    int64         `yaml:"body_bytes" doc:"largest request body"`
+	BodyTime     time.Duration `yaml:"body_time" doc:"longest a client may take to send its body"`
+	HeaderTime   time.Duration `yaml:"header_time" doc:"longest a client may take to send a request's header, TLS handshake included"`
+	Connections  int           `yaml:"connections" doc:"open client connections; more are closed at once; 0 = no limit"`
 	Concurrency  int           `yaml:"concurrency" doc:"requests in flight"`
 	Queue        int           `yaml:"queue" doc:"requests waiting beyond that; then 429"`
 	QueueTimeout time.Duration `yaml:"queue_timeout" doc:"longest wait in the queue"`
@@ -142,7 +145,7 @@ func DefaultConfig() Config {
 		Policy:    "ttft",
 		Routing:   policy.DefaultConfig(),
 		Limits: LimitsConfig{
-			BodyBytes: 32 << 20, Concurrency: 4096, Queue: 4096, QueueTimeout: 30 * time.Second,
+			BodyBytes: 32 << 20, BodyTime: time.Minute, HeaderTime: 10 * time.Second, Connections: 32768, Concurrency: 4096, Queue: 4096, QueueTimeout: 30 * time.Second,
 			TTFT: 5 * time.Minute, Retries: 2, Tokenize: 250 * time.Millisecond,
 			RingBytes: 64 << 20, Predictions: 1 << 16,
 		},
@@ -219,6 +222,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	positive("limits.body_bytes", c.Limits.BodyBytes)
+	positive("limits.body_time", int64(c.Limits.BodyTime))
+	positive("limits.header_time", int64(c.Limits.HeaderTime))
 	positive("limits.concurrency", int64(c.Limits.Concurrency))
 	positive("limits.ttft", int64(c.Limits.TTFT))
 	positive("limits.tokenize", int64(c.Limits.Tokenize))

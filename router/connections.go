@@ -11,28 +11,48 @@ import (
 // retireTick is how often a draining peer looks for idle connections.
 const retireTick = 20 * time.Millisecond
 
-// connections knows the open client connections and since when each is idle.
+// connections knows the open client connections and since when each is idle,
+// and closes those over the limit before a byte is read of them.
 type connections struct {
+	most    func() int // 0: no limit
+	refused func()     // called for each one closed
+
 	mu   sync.Mutex             // guards below
 	open map[net.Conn]time.Time // zero while a request is being answered
 }
 
-func newConnections() *connections {
-	return &connections{open: map[net.Conn]time.Time{}}
+func newConnections(most func() int, refused func()) *connections {
+	return &connections{most: most, refused: refused, open: map[net.Conn]time.Time{}}
 }
 
 // note is for http.Server.ConnState.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
+	if c.keep(conn, state) {
+		return
+	}
+	c.refused()
+	_ = conn.Close()
+}
+
+// keep notes a state and reports whether there is room for the connection.
+func (c *connections) keep(conn net.Conn, state http.ConnState) bool {
+	most := c.most()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
-	case http.StateNew, http.StateIdle:
+	case http.StateNew:
+		if most > 0 && len(c.open) >= most {
+			return false
+		}
+		c.open[conn] = time.Now()
+	case http.StateIdle:
 		c.open[conn] = time.Now()
 	case http.StateActive:
 		c.open[conn] = time.Time{}
 	case http.StateClosed, http.StateHijacked:
 		delete(c.open, conn)
 	}
+	return true
 }
 
 // retire closes each connection once it was idle for linger, counted from now

@@ -23,7 +23,7 @@ func startRetiring(t *testing.T) *retiring {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &retiring{clients: newConnections(), l: l, release: make(chan struct{})}
+	r := &retiring{clients: newConnections(func() int { return 0 }, func() {}), l: l, release: make(chan struct{})}
 	s := &http.Server{ConnState: r.clients.note, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.URL.Path == "/stream" {
 			w.(http.Flusher).Flush()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Paths of the admin listener with rules of their own.
@@ -14,6 +15,9 @@ const (
 	eventsPath = "/v1/kv-events" // has its own token, and engines know it by any name
 	pprofPath  = "/debug/pprof/"
 )
+
+// operatorBody bounds how long a body may take on the admin listener.
+const operatorBody = 30 * time.Second
 
 // healthPaths need no key, certificate or name: balancers and kubelets have
 // none, and what they learn is one word.
@@ -25,7 +29,7 @@ const adminPolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'
 
 // refusals are the closed list of what guards refuse, by listener.
 var refusals = [][2]string{
-	{"http", "key"}, {"http", "tenant"}, {"http", "certificate"}, {"admin", "key"}, {"admin", "role"}, {"admin", "host"}, {"admin", "origin"}, {"admin", "certificate"},
+	{"http", "key"}, {"http", "tenant"}, {"http", "certificate"}, {"http", "connections"}, {"admin", "key"}, {"admin", "role"}, {"admin", "host"}, {"admin", "origin"}, {"admin", "certificate"}, {"admin", "connections"},
 }
 
 // guardAdmin stands before everything on the admin listener: headers, then the
@@ -39,6 +43,9 @@ func (p *Peer) guardAdmin(next http.Handler) http.Handler {
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead { // feeds are read for hours
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(operatorBody))
+		}
 		rules := p.rules.Load()
 		deny := func(why string, code int, err error) {
 			p.metrics.refused.WithLabelValues("admin", why).Inc()

@@ -19,6 +19,16 @@ const idleLinger = 3 * time.Second
 // adminGrace bounds the end of admin requests, which may be long polls.
 const adminGrace = time.Second
 
+// Bounds of what one client may send before it is understood. A connection of
+// HTTP/2 whose client is gone is found by pings, for an answer may be silent
+// for minutes.
+const (
+	maxHeaderBytes = 64 << 10
+	maxOperators   = 1024 // connections to the admin listener
+)
+
+var http2 = &http.HTTP2Config{MaxConcurrentStreams: 250, SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
+
 // live runs the peer's parts in the order of their needs and ends them in the
 // reverse one.
 func (p *Peer) live(ctx context.Context) error {
@@ -34,13 +44,14 @@ func (p *Peer) live(ctx context.Context) error {
 		return err
 	}
 	p.api.Store(api)
-	clients := newConnections()
+	clients := newConnections(func() int { return p.config().Limits.Connections }, p.metrics.refused.WithLabelValues("http", "connections").Inc)
+	operators := newConnections(func() int { return maxOperators }, p.metrics.refused.WithLabelValues("admin", "connections").Inc)
 	public := &http.Server{
 		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.config().HTTP.ConnectionAge), ConnState: clients.note,
-		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: p.config().Limits.HeaderTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
-	admin := &http.Server{Handler: p.adminHandler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
+	admin := &http.Server{Handler: p.adminHandler(), ConnState: operators.note, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
 	if p.config().HTTP.TLS.On() {
 		public.TLSConfig = p.serverTLS(httpCertificate)
 	}

@@ -277,7 +277,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 // proxyLimits are the limits in the proxy's terms, where 0 means its default.
 func proxyLimits(l *LimitsConfig) proxy.Limits {
 	out := proxy.Limits{
-		BodyBytes: l.BodyBytes, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout, FirstByte: l.TTFT, Retries: l.Retries,
+		BodyBytes: l.BodyBytes, BodyTimeout: l.BodyTime, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout, FirstByte: l.TTFT, Retries: l.Retries,
 	}
 	if l.Queue == 0 {
 		out.Queue = -1

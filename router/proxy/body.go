@@ -47,10 +47,8 @@ func (x *exchange) slurp() ([]byte, *openai.Error) {
 	if x.r.Body == nil || x.r.Body == http.NoBody {
 		return []byte{}, nil
 	}
-	defer x.reading.Add(-1)
-	if x.reading.Add(1) > int64(x.limits.Concurrency) {
-		return nil, x.refuseUpload(errNoMemory)
-	}
+	// Bodies being read are bounded by their bytes together, not by their number:
+	// clients that dribble would take every place.
 	_ = x.rc.SetReadDeadline(time.Now().Add(x.limits.BodyTimeout))
 	body, err := x.readUpTo(limit, length)
 	if err != nil {

@@ -91,7 +91,7 @@ type Limits struct {
 	BodyBytes    int64         // largest request body [32 MiB]
 	BodiesBytes  int64         // of all bodies held at one time; more get 429 [1 GiB]
 	BodyTimeout  time.Duration // for the client to send it [1m]
-	Concurrency  int           // requests in flight, and bodies being read besides [4096]
+	Concurrency  int           // requests in flight [4096]
 	Queue        int           // waiting for each model's replicas; more get 429 [4096; negative: none]
 	QueueTimeout time.Duration // longest wait in the queue, then 429 [30s]
 	FirstByte    time.Duration // a try's wait for the first byte of a streamed answer [5m]

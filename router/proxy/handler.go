@@ -20,13 +20,12 @@ import (
 // Handler is the public listener's API under /v1/ and /tokenize. Safe for
 // concurrent use.
 type Handler struct {
-	cfg     Config
-	limits  atomic.Pointer[Limits]
-	gate    *gate
-	reading atomic.Int64 // bodies; Invariant: at most Limits.Concurrency
-	budget  *budget
-	hedges  *budget
-	bodies  *meter
+	cfg    Config
+	limits atomic.Pointer[Limits]
+	gate   *gate
+	budget *budget
+	hedges *budget
+	bodies *meter
 
 	firstBytes  waits
 	buffers     sync.Pool // of *[bufferBytes]byte
