@@ -160,3 +160,18 @@ func drawSums(t *rapid.T) (out []crdt.PredictionSum) {
 	}
 	return out
 }
+
+// packed is what AppendPacked takes.
+type packed struct {
+	slots []crdt.Slot
+	lost  []crdt.Span
+}
+
+const packedNow = 1_700_000_000_000_000
+
+func drawPacked(t *rapid.T) packed { return packed{drawSlots(t), drawSpans(t, 1)} }
+
+func decodePacked(b []byte) (p packed, rest []byte, err error) {
+	p.slots, p.lost, rest, err = crdt.DecodePacked(b, packedNow)
+	return p, rest, err
+}

@@ -125,8 +125,8 @@ func TestFragmentsMakeOneMessage(t *testing.T) {
 		d.Slots = append(d.Slots, crdt.Slot{Seq: i + 1})
 	}
 	cn := &conn{id: 7, version: 1, sent: 1}
-	sender.send(cn, kindSlots, sender.slotsBody(&d, 0, 0), sentFrame{stream: "r#0"})
-	if len(sender.effects) < 10 || cn.inflight[0].stream != "" || cn.inflight[len(cn.inflight)-1].stream != "r#0" {
+	sender.send(cn, kindSlots, sender.slotsBody(&d, 0, 0), sentFrame{parts: []sentPart{{stream: "r#0"}}})
+	if len(sender.effects) < 10 || len(cn.inflight[0].parts) > 0 || len(cn.inflight[len(cn.inflight)-1].parts) != 1 {
 		t.Fatalf("%d fragments; what they hold must count with the last", len(sender.effects))
 	}
 	for i, e := range sender.effects {

@@ -15,7 +15,7 @@ import (
 type still struct {
 	gossip.State
 	seq   uint64
-	slots []crdt.Slot
+	body  []byte // of every slot
 	loads []crdt.LoadEntry
 }
 
@@ -23,8 +23,14 @@ func (s *still) Digest(crdt.StreamID) (crdt.Digest, bool) {
 	return crdt.Digest{Context: crdt.Context{Epoch: 1, Anchor: 1, Floor: s.seq}}, true
 }
 func (s *still) Streams(dst []crdt.StreamID) []crdt.StreamID { return dst }
-func (s *still) Slots(crdt.StreamID, uint64, []crdt.Span, int) []crdt.Slot {
-	return s.slots
+
+func (s *still) Slots(_ crdt.StreamID, _ uint64, want []crdt.Span, _ int) (out []crdt.Slot) {
+	for _, w := range want {
+		for seq := w.From; seq <= w.To; seq++ {
+			out = append(out, crdt.Slot{Seq: seq, TS: gossiptest.Start*1000 + int64(seq)*160, Body: s.body})
+		}
+	}
+	return out
 }
 
 func (s *still) Apply(d *crdt.Delta, _ int64) crdt.Outcome {
@@ -43,8 +49,9 @@ func (s *still) Intents() map[crdt.StreamID]crdt.Intent         { return nil }
 func (s *still) PredictionSums(int64) []crdt.PredictionSum      { return nil }
 
 // core makes a core connected to k peers, and a function that acknowledges
-// everything it sent to the bulk connections.
-func core(b testing.TB, state gossip.State, k int) (*gossip.Core, func(now int64)) {
+// everything it sent to the bulk connections and tells the bytes of slots that
+// went meanwhile.
+func core(b testing.TB, state gossip.State, k int) (*gossip.Core, func(now int64) int) {
 	self := crdt.PeerID{1}
 	c, err := gossip.New(gossip.Config{Self: self, State: state, Rand: rand.New(rand.NewPCG(1, 1))})
 	if err != nil {
@@ -55,7 +62,7 @@ func core(b testing.TB, state gossip.State, k int) (*gossip.Core, func(now int64
 	for i := range 2 * k {
 		conn := gossip.Conn(i + 1)
 		h := binary.LittleEndian.AppendUint64(nil, uint64(now))
-		h = append(h, byte(i%2), 1, 1)
+		h = append(h, byte(i%2), 1, gossip.Version)
 		peer := crdt.PeerID{2, byte(i / 2)}
 		h = append(h, peer[:]...)
 		h = binary.LittleEndian.AppendUint64(h, 0)
@@ -68,7 +75,7 @@ func core(b testing.TB, state gossip.State, k int) (*gossip.Core, func(now int64
 	if p := c.Peers(); len(p) != k || !p[0].Connected[gossip.Bulk] {
 		b.Fatal("not connected")
 	}
-	return c, func(now int64) {
+	return c, func(now int64) (bytes int) {
 		for i := range k {
 			fast := gossip.Conn(2*i + 1)
 			a := binary.LittleEndian.AppendUint64(nil, uint64(now))
@@ -78,59 +85,109 @@ func core(b testing.TB, state gossip.State, k int) (*gossip.Core, func(now int64
 				a = binary.LittleEndian.AppendUint64(a, c.SentFrames(conn))
 			}
 			numbers[fast]++
-			c.Step(now, gossip.Received{Conn: fast, Data: gossip.Frame(1, 4, numbers[fast], a)})
+			bytes += slotBytes(c.Step(now, gossip.Received{Conn: fast, Data: gossip.Frame(1, 4, numbers[fast], a)}))
+		}
+		return bytes
+	}
+}
+
+const blocks = 16 // of a batch
+
+// bodyOf is a batch as vLLM sends them: one run stored, or one removal.
+func bodyOf(b testing.TB, stored bool) []byte {
+	words := make([]uint64, blocks)
+	for i := range words {
+		words[i] = uint64(i) << 40
+	}
+	var build crdt.Builder
+	if stored {
+		build.Store(crdt.Op{Main: true, PerPage: 1, HasParent: true, Parent: 7}, words, words)
+	} else {
+		build.Remove(crdt.Op{}, words)
+	}
+	body, err := build.Bytes()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return body
+}
+
+// slotBytes are the bytes of slots on the wire, with the length before each
+// frame.
+func slotBytes(effects []gossip.Effect) (n int) {
+	for _, e := range effects {
+		if e, ok := e.(gossip.Send); ok && e.Kind == "slots" {
+			n += 4 + len(e.Data)
+		}
+	}
+	return n
+}
+
+// BenchmarkWireBytes is the budget of 20 bytes per stored block and 12 per
+// removed, a peer, for batches of 16: of a slot that goes alone, and of slots
+// that come so fast that they share frames. Beside it, the cost at the owner of
+// one slot for all peers, acks included.
+func BenchmarkWireBytes(b *testing.B) {
+	for _, what := range []string{"stored", "removed"} {
+		for _, way := range []string{"alone", "together"} {
+			for _, peers := range []int{1, 15} {
+				b.Run(fmt.Sprintf("%s/%s/peers=%d", what, way, peers), func(b *testing.B) {
+					s := &still{body: bodyOf(b, what == "stored")}
+					c, ack := core(b, s, peers)
+					now := int64(gossiptest.Start)
+					bytes := 0
+					b.ReportAllocs()
+					for b.Loop() {
+						s.seq++
+						if way == "alone" {
+							now += 10
+						} else if s.seq%4 == 0 {
+							now++
+						}
+						if s.seq%64 == 0 {
+							bytes += ack(now)
+						}
+						id := crdt.StreamID(streams[s.seq/4%8])
+						bytes += slotBytes(c.Step(now, gossip.Ingested{Stream: id, Epoch: 1_700_000_000_000, Slots: []crdt.Slot{{Seq: 1<<20 + s.seq}}, ReceivedAt: now, First: true}))
+					}
+					bytes += slotBytes(c.Step(now+100, gossip.Tick{}))
+					b.ReportMetric(float64(bytes)/float64(s.seq)/float64(peers)/blocks, "wire-B/block/peer")
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(s.seq)/float64(peers), "ns/slot/peer")
+				})
+			}
 		}
 	}
 }
 
-// BenchmarkPush is the cost of one slot of 16 blocks at its owner, for 1 and
-// 15 peers, acks included (one per 50 slots).
-func BenchmarkPush(b *testing.B) {
-	for _, peers := range []int{1, 15} {
-		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
-			s := &still{}
-			c, ack := core(b, s, peers)
-			now := int64(gossiptest.Start)
-			body := make([]byte, 280)
-			bytes := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				s.seq++
-				s.slots = []crdt.Slot{{Seq: s.seq, TS: now, Body: body}}
-				if s.seq%50 == 0 {
-					now++
-					ack(now)
-				}
-				for _, e := range c.Step(now, gossip.Ingested{Stream: "http://10.0.0.1:8000#0", Epoch: 1, Slots: s.slots, ReceivedAt: now, First: true}) {
-					if e, ok := e.(gossip.Send); ok && e.Kind == "slots" {
-						bytes += len(e.Data)
-					}
-				}
-			}
-			b.ReportMetric(float64(bytes)/float64(s.seq)/float64(peers)/16, "wire-B/block/peer")
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(s.seq)/float64(peers), "ns/slot/peer")
-		})
-	}
+var streams = [8]string{
+	"http://10.0.0.1:8000#0", "http://10.0.0.2:8000#0", "http://10.0.0.3:8000#0", "http://10.0.0.4:8000#0",
+	"http://10.0.0.5:8000#0", "http://10.0.0.6:8000#0", "http://10.0.0.7:8000#0", "http://10.0.0.8:8000#0",
 }
 
-// BenchmarkReceive is the cost of one slot frame at its receiver, without the
-// fold.
+// BenchmarkReceive is the cost of one frame with one slot at its receiver,
+// without the fold.
 func BenchmarkReceive(b *testing.B) {
-	sender, ack := core(b, &still{slots: []crdt.Slot{{Seq: 1, Body: nil}}}, 1)
+	sender, ack := core(b, &still{body: bodyOf(b, true)}, 1)
 	now := int64(gossiptest.Start)
-	ack(now)
-	var payload []byte
-	for _, e := range sender.Step(now, gossip.Ingested{Stream: "http://10.0.0.1:8000#0", Epoch: 1, Slots: []crdt.Slot{{Seq: 1}}, ReceivedAt: now, First: true}) {
-		if e, ok := e.(gossip.Send); ok && e.Kind == "slots" {
-			_, payload = gossip.Payload(e.Data)
+	var named, again []byte
+	var kind byte
+	for range 2 {
+		now += 10
+		ack(now)
+		for _, e := range sender.Step(now, gossip.Ingested{Stream: crdt.StreamID(streams[0]), Epoch: 1, Slots: []crdt.Slot{{Seq: 1}}, ReceivedAt: now, First: true}) {
+			if e, ok := e.(gossip.Send); ok && e.Kind == "slots" {
+				named = again
+				kind, again = gossip.Payload(e.Data)
+			}
 		}
 	}
 	c, _ := core(b, &still{}, 1)
-	frames := uint64(1)
+	c.Step(now, gossip.Received{Conn: 2, Data: gossip.Frame(1, kind, 2, named)})
+	frames := uint64(2)
 	b.ReportAllocs()
 	for b.Loop() {
 		frames++
-		c.Step(now, gossip.Received{Conn: 2, Data: gossip.Frame(1, 3, frames, payload)})
+		c.Step(now, gossip.Received{Conn: 2, Data: gossip.Frame(1, kind, frames, again)})
 	}
 	if s := c.Stats(); s.Applied != frames-1 || len(s.Rejected) > 0 {
 		b.Fatalf("%d of %d applied, rejected %v", s.Applied, frames-1, s.Rejected)

@@ -10,7 +10,7 @@ import (
 // Version is the protocol version this code speaks; MinVersion the oldest it
 // still understands.
 const (
-	Version    = 1
+	Version    = 2
 	MinVersion = 1
 )
 

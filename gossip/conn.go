@@ -21,6 +21,7 @@ type conn struct {
 	burst    int // bytes since Writable or ack
 	piece    int // bytes of inflight that are snapshots
 	inflight []sentFrame
+	names    naming
 	movedAt  int64 // when an ack last came, or inflight became non-empty
 
 	// Receiving.
@@ -32,6 +33,7 @@ type conn struct {
 	clock   int64 // sender's clock in its latest frame
 	offset  crdt.ClockOffset
 	partial partial
+	told    naming
 }
 
 // sentFrame remembers what an unacknowledged frame held, not its bytes.
@@ -39,12 +41,17 @@ type sentFrame struct {
 	number   uint64
 	bytes    int
 	kind     kind
-	stream   crdt.StreamID
-	epoch    uint64
-	slots    spans
-	lost     spans
-	since    int64
+	parts    []sentPart
 	snapshot bool
+}
+
+// sentPart is what a frame of own slots held of one stream.
+type sentPart struct {
+	stream crdt.StreamID
+	epoch  uint64
+	slots  spans
+	lost   spans
+	since  int64 // receipt of the oldest, ms
 }
 
 // connected opens the conversation: hello first, on every connection, both

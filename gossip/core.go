@@ -37,7 +37,7 @@ type Core struct {
 	cuts      []*cutting // in order of asking
 	transfers int        // snapshots being sent
 	transfer  uint64
-	cache     cutCache
+	cache     map[crdt.StreamID]*parcel // of this Step
 
 	divergent map[crdt.StreamID]map[crdt.PeerID]bool // whose sums differ from ours
 
@@ -47,6 +47,8 @@ type Core struct {
 	heartbeatDue int64
 	digestDue    int64
 	predictDue   int64
+	pushDue      int64 // when own slots must go; 0 none wait
+	pushedAt     int64
 
 	ready   ready
 	snapped []crdt.StreamID // streams joined by snapshot within the last minute
@@ -71,6 +73,7 @@ func New(cfg Config) (*Core, error) {
 		refused:   make(map[refusal]bool),
 		streams:   make(map[crdt.StreamID]*local),
 		pulls:     make(map[crdt.StreamID]*pull),
+		cache:     make(map[crdt.StreamID]*parcel),
 		divergent: make(map[crdt.StreamID]map[crdt.PeerID]bool),
 		stats:     newStats(),
 	}, nil
@@ -81,7 +84,7 @@ func New(cfg Config) (*Core, error) {
 // effects for ever. Data of a Received event may be kept.
 func (c *Core) Step(nowMs int64, ev Event) []Effect {
 	c.effects = c.effects[:0]
-	c.cache = cutCache{}
+	clear(c.cache)
 	c.now = max(c.now, nowMs)
 	if !c.began {
 		c.begin()

@@ -6,22 +6,30 @@ import (
 )
 
 // Describe puts one frame into words, for transcripts and debug logs. It
-// accepts any bytes.
-func Describe(data []byte) string {
+// accepts any bytes. A stream that an earlier frame of the connection named
+// appears by its number: see Describer.
+func Describe(data []byte) string { return new(Describer).Describe(data) }
+
+// Describer puts the frames of one direction of a connection into words. The
+// zero value stands before the first.
+type Describer struct{ told naming }
+
+// Describe puts the next frame into words. It accepts any bytes.
+func (w *Describer) Describe(data []byte) string {
 	f, err := decodeFrame(data)
 	if err != nil {
 		return "garbage: " + err.Error()
 	}
 	r := &reader{b: f.payload}
-	r.u64() // clock
-	what, err := describePayload(f.kind, r)
+	r.clock = int64(r.u64())
+	what, err := w.payload(f.kind, r)
 	if err != nil {
 		what = "garbage: " + err.Error()
 	}
 	return strings.TrimSpace(f.kind.String() + " " + what)
 }
 
-func describePayload(k kind, r *reader) (string, error) {
+func (w *Describer) payload(k kind, r *reader) (string, error) {
 	switch k {
 	case kindHello:
 		h, err := decodeHello(r)
@@ -36,6 +44,8 @@ func describePayload(k kind, r *reader) (string, error) {
 		d, err := readDelta(r)
 		s := fmt.Sprintf("%s epoch %d %v lost %v age %d ms", d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost, age)
 		return s + [4]string{"", " answer", "", " answer: snapshot follows"}[flags&3], err
+	case kindPacked:
+		return w.packed(r)
 	case kindDigest:
 		return describeDigest(r)
 	case kindWant:
@@ -74,4 +84,17 @@ func describeDigest(r *reader) (string, error) {
 		s += " reply please"
 	}
 	return s, r.err
+}
+
+// packed describes a frame of pushes.
+func (w *Describer) packed(r *reader) (string, error) {
+	var out []string
+	for range min(r.uvarint(), uint64(len(r.b))) {
+		d, age, err := takeSection(&w.told, r)
+		if err != nil {
+			return "", err
+		}
+		out = append(out, fmt.Sprintf("%s epoch %d %v lost %v age %d ms", d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost, age))
+	}
+	return strings.Join(out, "; "), r.err
 }

@@ -22,11 +22,12 @@ const (
 	kindIntent
 	kindSession  // reserved: session bindings
 	kindFragment // one piece of a frame that is too long for one
+	kindPacked   // slots of many streams; from packedVersion on, counted as slots
 	kinds
 )
 
 // kindNames are the closed list of the frame label in metrics.
-var kindNames = [kinds]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment"}
+var kindNames = [kinds]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment", "slots"}
 
 // String is the frame name of the protocol.
 func (k kind) String() string {

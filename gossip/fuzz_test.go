@@ -134,7 +134,7 @@ func (h *hostile) open(class gossip.Class) {
 	h.conns = append(h.conns, h.next)
 	h.step(gossip.Connected{Conn: h.next, Class: class})
 	b := binary.LittleEndian.AppendUint64(nil, uint64(h.now))
-	b = append(b, byte(class), 1, 1)
+	b = append(b, byte(class), 1, gossip.Version)
 	b = append(b, h.peer[:]...)
 	b = binary.LittleEndian.AppendUint64(b, 0)
 	b = binary.LittleEndian.AppendUint64(b, uint64(h.next))

@@ -61,7 +61,7 @@ func (c *Core) ackAge(p *peer) (age int64) {
 	}
 	if bulk := p.conns[Bulk]; bulk != nil {
 		for i := range bulk.inflight {
-			if f := &bulk.inflight[i]; f.stream != "" {
+			for _, f := range bulk.inflight[i].parts {
 				age = max(age, c.now-f.since)
 			}
 		}

@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
 )
@@ -62,7 +61,7 @@ func (c *Core) ingested(ev Ingested) {
 	}
 	if ev.First {
 		c.owe(ev.Stream, l, f)
-		c.pumpAll()
+		c.planPush()
 	} else {
 		l.fills = append(l.fills, f)
 		c.fills = append(c.fills, fillDue{at: c.now + fillMs, stream: ev.Stream})
@@ -71,6 +70,22 @@ func (c *Core) ingested(ev Ingested) {
 	if d, ok := c.state.Digest(ev.Stream); ok {
 		c.noteHoles(ev.Stream, &d.Context)
 	}
+}
+
+// planPush sends what is owed at once, or with what comes within pushMs of the
+// last push: under load a frame then carries slots of many streams.
+func (c *Core) planPush() {
+	if c.now >= c.pushedAt+pushMs {
+		c.pushAll()
+		return
+	}
+	c.pushDue = c.pushedAt + pushMs
+	c.wake(c.pushDue)
+}
+
+func (c *Core) pushAll() {
+	c.pushDue, c.pushedAt = 0, c.now
+	c.pumpAll()
 }
 
 // fillIn owes what the first owner did not send in time.
@@ -128,8 +143,7 @@ func (c *Core) oweTo(p *peer, id crdt.StreamID, f fill) {
 // reowe puts back what a broken bulk connection had not got acknowledged.
 func (c *Core) reowe(p *peer, cn *conn) {
 	for i := range cn.inflight {
-		f := &cn.inflight[i]
-		if len(f.slots) > 0 || len(f.lost) > 0 {
+		for _, f := range cn.inflight[i].parts {
 			c.oweTo(p, f.stream, fill{epoch: f.epoch, slots: f.slots, lost: f.lost, received: f.since})
 		}
 	}
@@ -162,18 +176,6 @@ func (p *peer) settle(id crdt.StreamID, epoch uint64, slots, lost spans) {
 	}
 }
 
-// cutCache keeps the last payload cut in this Step: peers in step with each
-// other get the same bytes, encoded once.
-type cutCache struct {
-	stream crdt.StreamID
-	epoch  uint64
-	since  int64
-	slots  spans // asked for
-	lost   spans
-	sent   spans // found
-	body   []byte
-}
-
 func (c *Core) pumpAll() {
 	for _, p := range c.order {
 		c.pump(p)
@@ -184,11 +186,15 @@ func (c *Core) pumpAll() {
 // then answers to wants, then pieces of snapshots.
 func (c *Core) pump(p *peer) {
 	bulk := p.conns[Bulk]
-	for c.room(bulk) && len(p.queue) > 0 {
+	for c.pushDue <= c.now && c.room(bulk) && len(p.queue) > 0 {
+		if bulk.version >= packedVersion {
+			c.pushPacked(p, bulk)
+			continue
+		}
 		id := p.queue[0]
 		o := p.owed[id]
 		if !o.empty() {
-			c.pushOne(p, bulk, id, o)
+			c.pushOne(bulk, id, o)
 		}
 		if o.empty() {
 			delete(p.owed, id)
@@ -205,39 +211,14 @@ func (c *Core) pump(p *peer) {
 	}
 }
 
-// pushOne cuts one frame of what p is owed of a stream.
-func (c *Core) pushOne(p *peer, bulk *conn, id crdt.StreamID, o *owed) {
-	k := &c.cache
-	if k.body == nil || k.stream != id || k.epoch != o.epoch || k.since != o.since ||
-		!slices.Equal(k.slots, o.slots) || !slices.Equal(k.lost, o.lost) {
-		c.cutSlots(id, o)
-	}
-	if k.body != nil {
-		c.send(bulk, kindSlots, k.body, sentFrame{
-			stream: id, epoch: o.epoch, slots: k.sent, lost: o.lost.clone(), since: o.since,
-		})
+// pushOne cuts one frame of what p is owed of a stream, for a peer of version 1.
+func (c *Core) pushOne(bulk *conn, id crdt.StreamID, o *owed) {
+	k := c.parcelOf(id, o)
+	if !k.empty() {
+		c.pushPlain(bulk, []sentPart{{stream: id, epoch: o.epoch, slots: k.sent, lost: o.lost.clone(), since: o.since}}, []*parcel{k})
 		c.stats.Pushed += uint64(len(k.sent))
 	}
-	if len(k.sent) == 0 {
-		o.slots = nil // fell out of the ring: its digest shows what it lacks
-	} else {
-		o.slots = o.slots.minus(spans{{From: 0, To: k.sent[len(k.sent)-1].To}})
-	}
-	o.lost = nil
-}
-
-// cutSlots fills the cache with one frame of slots.
-func (c *Core) cutSlots(id crdt.StreamID, o *owed) {
-	k := &c.cache
-	*k = cutCache{stream: id, epoch: o.epoch, since: o.since, slots: o.slots.clone(), lost: o.lost.clone()}
-	d := crdt.Delta{Stream: id, Epoch: o.epoch, Anchor: c.digestOf(id).Context.Anchor, Lost: k.lost}
-	if len(o.slots) > 0 {
-		d.Slots = c.state.Slots(id, o.epoch, o.slots, c.lim.SlotsBytes)
-	}
-	k.sent = slotSpans(d.Slots)
-	if len(d.Slots) > 0 || len(d.Lost) > 0 {
-		k.body = c.slotsBody(&d, 0, c.now-o.since)
-	}
+	o.settle(k)
 }
 
 // Flags of a slots frame.
@@ -266,16 +247,22 @@ func (c *Core) slotsFrame(cn *conn, r *reader) error {
 	if !c.admits(d.Stream) {
 		return nil
 	}
+	c.slotsCame(cn, &d, flags, age)
+	return nil
+}
+
+// slotsCame joins what came of one stream and learns from it.
+func (c *Core) slotsCame(cn *conn, d *crdt.Delta, flags uint8, age int64) {
 	p := cn.peer
 	var out crdt.Outcome
 	if len(d.Slots) > 0 || len(d.Lost) > 0 || len(d.Hints) > 0 {
-		out = c.state.Apply(&d, c.now)
+		out = c.state.Apply(d, c.now)
 		c.stats.Applied += uint64(out.NewSlots)
 		c.stats.Conflicts += uint64(out.Conflicts)
 		c.stats.Known += uint64(len(d.Slots) - min(len(d.Slots), out.NewSlots))
 	}
 	if flags&flagAnswer == 0 {
-		c.arrived(d.Stream, &d)
+		c.arrived(d.Stream, d)
 		if out.NewSlots > 0 {
 			c.observe(p, age+cn.delay(c.now))
 		}
@@ -283,7 +270,6 @@ func (c *Core) slotsFrame(cn *conn, r *reader) error {
 		p.settle(d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost)
 	}
 	c.learned(p, d.Stream, flags, &out)
-	return nil
 }
 
 // observe reports how long a slot took from an owner's receipt to here.

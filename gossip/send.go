@@ -9,9 +9,12 @@ import (
 // send numbers a payload, puts it into frames and remembers what it held. A
 // payload beyond one frame goes in fragments; what it held counts with the
 // last of them.
-func (c *Core) send(cn *conn, k kind, body []byte, held sentFrame) {
+func (c *Core) send(cn *conn, k kind, body []byte, held sentFrame) { c.sendAs(cn, k, k, body, held) }
+
+// sendAs is send for a kind that counts as another.
+func (c *Core) sendAs(cn *conn, k, as kind, body []byte, held sentFrame) {
 	if len(body) <= c.lim.FragmentBytes {
-		c.sendFrame(cn, k, k, body, held)
+		c.sendFrame(cn, k, as, body, held)
 		return
 	}
 	if len(body) > c.lim.MessageBytes {
@@ -31,7 +34,7 @@ func (c *Core) send(cn *conn, k kind, body []byte, held sentFrame) {
 		if i == n-1 {
 			last = held
 		}
-		c.sendFrame(cn, kindFragment, k, b, last)
+		c.sendFrame(cn, kindFragment, as, b, last)
 	}
 }
 
@@ -112,7 +115,8 @@ func (c *Core) received(ev Received) {
 	cn.heardAt = c.now
 	c.countIn(cn, f.kind, len(ev.Data))
 	r := &reader{b: f.payload}
-	c.clockOf(cn, int64(r.u64()))
+	r.clock = int64(r.u64())
+	c.clockOf(cn, r.clock)
 	if err := c.dispatch(cn, f.kind, r); err != nil {
 		c.reject(cn, "payload", fmt.Errorf("%s: %w", f.kind, err))
 		return
@@ -125,8 +129,11 @@ func (c *Core) received(ev Received) {
 }
 
 func (c *Core) countIn(cn *conn, k kind, bytes int) {
-	if k >= kinds {
+	switch {
+	case k >= kinds:
 		k = 0
+	case k == kindPacked:
+		k = kindSlots
 	}
 	if cn.peer != nil {
 		count(&cn.peer.in[k], bytes)
@@ -166,6 +173,8 @@ func (c *Core) dispatch(cn *conn, k kind, r *reader) error {
 		return c.predictFrame(cn, r)
 	case kindIntent:
 		return c.intentFrame(cn, r)
+	case kindPacked:
+		return c.packedFrame(cn, r)
 	case kindFragment:
 		return c.fragment(cn, r)
 	}
@@ -204,7 +213,7 @@ func (c *Core) fragment(cn *conn, r *reader) error {
 	}
 	whole := &reader{b: p.body}
 	*p = partial{}
-	whole.u64() // the clock of its start; the fragment's own is newer
+	whole.clock = int64(whole.u64()) // of its start; the fragment's own is newer
 	return c.dispatch(cn, k, whole)
 }
 

@@ -9,6 +9,9 @@ func (c *Core) timers() {
 	c.watch()
 	c.dials()
 	c.fillIn()
+	if c.pushDue != 0 && c.pushDue <= c.now {
+		c.pushAll()
+	}
 	if c.loadDue != 0 && c.loadDue <= c.now || c.heartbeatDue <= c.now {
 		c.flushLoads()
 	}
@@ -21,7 +24,7 @@ func (c *Core) timers() {
 	c.work()
 	c.acks()
 	c.checkReady()
-	for _, at := range []int64{c.loadDue, c.heartbeatDue, c.predictDue, c.digestDue} {
+	for _, at := range []int64{c.loadDue, c.heartbeatDue, c.predictDue, c.pushDue, c.digestDue} {
 		if at != 0 {
 			c.wake(at)
 		}

@@ -5,6 +5,7 @@ const (
 	heartbeatMs   = 200    // a load frame at least this often
 	urgentMs      = 1      // dispatches are coalesced this long
 	dirtyMs       = 10     // other load changes are
+	pushMs        = 4      // own slots that come faster than this go together
 	predictMs     = 10     // predictions are
 	ackMs         = 50     // an ack of bulk frames at most this late; sooner for many bytes
 	fastAckMs     = 1_000  // of fast frames

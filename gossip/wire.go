@@ -24,8 +24,9 @@ func putString(b []byte, s string) []byte {
 // shortage sets err; everything after reads as zero. What is left over at the
 // end is ignored: a later version may append.
 type reader struct {
-	b   []byte
-	err error
+	b     []byte
+	err   error
+	clock int64 // the sender's, ms, once it was read
 }
 
 // bytes takes n bytes; the result aliases the payload.

@@ -33,8 +33,9 @@ type pipeEnd struct {
 	conn   gossip.Conn
 	pipe   *pipe
 	other  *pipeEnd
-	lastAt int64    // latest arrival planned at the other end
-	held   []func() // what waits for a cut to end
+	lastAt int64            // latest arrival planned at the other end
+	words  gossip.Describer // of what this end sends
+	held   []func()         // what waits for a cut to end
 }
 
 func newNetwork(a *agenda, cfg *FaultConfig, seed uint64) *network {

@@ -43,9 +43,9 @@ func (r *faultRun) trace(who, format string, args ...any) {
 }
 
 func (r *faultRun) traceFrame(p *faultPeer, s gossip.Send) {
-	to := "?"
+	to, words := "?", new(gossip.Describer)
 	if e := p.pipes[s.Conn]; e != nil {
-		to = e.other.peer.name
+		to, words = e.other.peer.name, &e.words
 	}
-	r.trace(p.name, "> %s %s", to, gossip.Describe(s.Data))
+	r.trace(p.name, "> %s %s", to, words.Describe(s.Data))
 }

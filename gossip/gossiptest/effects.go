@@ -169,11 +169,11 @@ func (n *Net) traceEffect(x *Node, e gossip.Effect) {
 		return
 	}
 	if s, ok := e.(gossip.Send); ok {
-		to := "?"
+		to, words := "?", new(gossip.Describer)
 		if end := x.pipes[s.Conn]; end != nil {
-			to = end.other.node.Name
+			to, words = end.other.node.Name, &end.words
 		}
-		n.cfg.Trace(n.now, x, "> "+to+" "+gossip.Describe(s.Data))
+		n.cfg.Trace(n.now, x, "> "+to+" "+words.Describe(s.Data))
 		return
 	}
 	n.cfg.Trace(n.now, x, "> "+describeEffect(e))

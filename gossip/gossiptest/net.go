@@ -87,7 +87,8 @@ type end struct {
 	conn   gossip.Conn
 	pipe   *pipe
 	other  *end
-	lastAt int64 // latest arrival scheduled at the other end
+	lastAt int64            // latest arrival scheduled at the other end
+	words  gossip.Describer // of what this end sends
 	held   []func()
 }
 

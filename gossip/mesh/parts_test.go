@@ -160,6 +160,9 @@ func TestFrameNamesAreTheCores(t *testing.T) {
 	}
 	for _, encode := range []func(byte, []byte) []byte{envelope, wide} {
 		for k := 1; k < len(frameNames); k++ {
+			if k == kindFragment {
+				continue // named after what it is a piece of: below
+			}
 			data := encode(byte(k), make([]byte, 16))
 			want, _, _ := strings.Cut(gossip.Describe(data), " ")
 			if got := frameName(data); got != want {
