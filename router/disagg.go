@@ -148,6 +148,8 @@ func speaks(engine string) (number uint8, ok bool) {
 		return 1, true
 	case "sglang":
 		return 2, true
+	case "trtllm":
+		return 3, true
 	}
 	return 0, false
 }

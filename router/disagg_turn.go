@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,12 +20,39 @@ import (
 // errPrefillTimeout ends a prefill leg that took too long.
 var errPrefillTimeout = errors.New("the prefill replica did not answer in time")
 
+// turns are the bodies of two legs that follow one another.
+type turns struct {
+	first  func(*openai.Request) ([]byte, error)
+	read   func(answer []byte) (disagg.Answer, error)
+	second func(*openai.Request, disagg.Answer) []byte
+}
+
+// turnsOf are those of an engine. The label disagg_request_id: "off" is for
+// releases of TensorRT-LLM that know no such field.
+func turnsOf(l *lead) turns {
+	if l.engine != "trtllm" {
+		nixl := func(r *openai.Request) ([]byte, error) { return disagg.NIXLPrefill(r), nil }
+		return turns{nixl, disagg.ReadNIXL, disagg.NIXLDecode}
+	}
+	return turns{func(r *openai.Request) ([]byte, error) {
+		if l.replica.Spec.Labels["disagg_request_id"] == "off" {
+			return disagg.TRTLLMContext(r, 0), nil
+		}
+		id, err := disagg.Room(nil)
+		return disagg.TRTLLMContext(r, id), err
+	}, disagg.ReadTRTLLM, disagg.TRTLLMGeneration}
+}
+
 // inTurn asks the prefill replica, then the decode replica with what the first
 // one said. If the first one fails the decode replica gets the client's own
 // body; a refusal (400-451) is the client's to read.
 func (p *Peer) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request) (*http.Response, error) {
-	body := outgoing(call, target)
-	res, raw, err := p.ask(t, req, disagg.NIXLPrefill(body))
+	body, by := outgoing(call, target), turnsOf(t.lead)
+	leg, err := by.first(body)
+	if err != nil {
+		return nil, err
+	}
+	res, raw, err := p.ask(t, req, leg)
 	now := time.Now()
 	if gone := req.Context().Err(); gone != nil {
 		t.lead.cut = true
@@ -41,7 +69,7 @@ func (p *Peer) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *ht
 	case res.StatusCode != http.StatusOK:
 		err = fmt.Errorf("the prefill replica answered with status %d", res.StatusCode)
 	default:
-		said, err = disagg.ReadNIXL(raw)
+		said, err = by.read(raw)
 	}
 	if err != nil {
 		how := legFailed
@@ -55,7 +83,23 @@ func (p *Peer) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *ht
 		return p.transport.RoundTrip(req)
 	}
 	p.endLead(t, legAnswered, said.Usage, now)
-	return p.decodeLeg(t, withBody(req, disagg.NIXLDecode(body, said)))
+	if said.Over {
+		return p.over(call, target, t, req, res, raw)
+	}
+	return p.decodeLeg(t, withBody(req, by.second(body, said)))
+}
+
+// over answers with a prefill leg's own answer, in which generation ended. A
+// stream is made anew by the decode replica: such an answer is no stream.
+func (p *Peer) over(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request, res *http.Response, raw []byte) (*http.Response, error) {
+	whole, err := disagg.TRTLLMWhole(raw)
+	if call.Body.Stream || err != nil {
+		return p.decodeLeg(t, req)
+	}
+	target.Replica = t.lead.replica.Name()
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(whole)), int64(len(whole))
+	res.Header.Set("Content-Length", strconv.Itoa(len(whole)))
+	return res, nil
 }
 
 // decodeLeg sends the decode leg.

@@ -125,3 +125,30 @@ func TestConditionalModeServesWholeWhileIdle(t *testing.T) {
 	}
 	peers[0].stop()
 }
+
+// TestTRTLLMPairs: context and generation servers answer together what one
+// alone answers, and alone once the context servers are dead.
+func TestTRTLLMPairs(t *testing.T) {
+	trtllm := func(name string) *process {
+		return launch(t, "replica", "--name", name, "--listen", "127.0.0.1:0", "--events", "", "--replay", "", "--model", "m", "--engine", "trtllm")
+	}
+	first, second := trtllm("c0"), trtllm("g0")
+	cfg := "mesh: {insecure: true}\ndrain: {delay: 300ms, timeout: 5s}\nrouting: {disaggregate: {mode: threshold, tokens: 200}}\nreplicas:\n"
+	for role, r := range map[string]*process{"prefill": first, "decode": second} {
+		cfg += fmt.Sprintf("- {name: %s0, role: %s, engine: trtllm, url: %q}\n", role, role, "http://"+r.said["http"])
+	}
+	peer := knowing(t, meshFrom(t, 1, cfg))[0]
+	talk := []message{{"user", strings.Repeat("A prompt that is long enough. ", 60)}}
+	replica, together, cached := peer.say(talk)
+	if replica != "decode0" || cached == 0 || together == "" {
+		t.Errorf("answered by %s with %d tokens brought over", replica, cached)
+	}
+	if n := peer.counted(`banyan_prefill_legs_total{outcome="answered"}`); n != 1 {
+		t.Errorf("%d context legs", n)
+	}
+	_ = first.cmd.Process.Kill()
+	if replica, alone, _ := peer.say(talk); replica != "decode0" || alone != together {
+		t.Errorf("%s answers alone %q, and together %q", replica, alone, together)
+	}
+	peer.stop()
+}

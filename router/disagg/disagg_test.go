@@ -110,6 +110,12 @@ func FuzzReadAnswers(f *testing.F) {
 		if a, err := ReadNIXL(body); err == nil && !json.Valid(NIXLDecode(r, a)) {
 			t.Errorf("%s", NIXLDecode(r, a))
 		}
+		if a, err := ReadTRTLLM(body); err == nil && !json.Valid(TRTLLMGeneration(r, a)) {
+			t.Errorf("%s", TRTLLMGeneration(r, a))
+		}
+		if whole, err := TRTLLMWhole(body); err == nil && !json.Valid(whole) {
+			t.Errorf("%s", whole)
+		}
 	})
 }
 
@@ -163,5 +169,59 @@ func TestARoomOfARankIsThatRanksRoom(t *testing.T) {
 		if RoomOfRank(room, 0, 0) != room || RoomOfRank(room, 5, 2) != room {
 			t.Error("a server of one rank, or a strange rank, changes the room")
 		}
+	}
+}
+
+func TestTRTLLMBodies(t *testing.T) {
+	const body = `{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true},"max_tokens":9}`
+	r := parse(t, openai.Chat, body)
+	same(t, "context", TRTLLMContext(r, 77), `{"model":"m","messages":[],"stream":false,"max_tokens":9,
+		"disaggregated_params":{"request_type":"context_only","disagg_request_id":77}}`)
+	same(t, "context without an id", TRTLLMContext(r, 0), `{"model":"m","messages":[],"stream":false,"max_tokens":9,
+		"disaggregated_params":{"request_type":"context_only"}}`)
+	const state = `"first_gen_tokens":[5],"ctx_request_id":9007199254740993,"encoded_opaque_state":"AA==","new":{"x":1e400}}`
+	a, err := ReadTRTLLM([]byte(`{"choices":[{"finish_reason":"length","disaggregated_params":{"request_type":"context_only",` + state +
+		`}],"prompt_token_ids":[1,2,3],"usage":{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}}`))
+	if err != nil || a.Over || a.Usage.Cached != 2 {
+		t.Fatalf("%+v %v", a, err)
+	}
+	want := `{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true},"max_tokens":9,` +
+		`"disaggregated_params":{"request_type":"generation_only",` + state + `,"prompt_token_ids":[1,2,3]}`
+	if got := string(TRTLLMGeneration(r, a)); got != want {
+		t.Errorf("I2: %s", got)
+	}
+	if string(r.Bytes()) != body {
+		t.Errorf("I1: edited to %s", r.Bytes())
+	}
+	c := parse(t, openai.Completions, `{"prompt":"a b c"}`)
+	same(t, "generation of a completion", TRTLLMGeneration(c, Answer{Transfer: []byte(`{}`), Prompt: []byte(`[7]`)}), `{"prompt":[7],"disaggregated_params":{}}`)
+	for _, none := range []string{
+		`{"choices":[]}`, `{"choices":[{"finish_reason":"length"}],"prompt_token_ids":[1]}`,
+		`{"choices":[{"finish_reason":"not_finished","disaggregated_params":{"a":1}}]}`,
+	} {
+		a, err := ReadTRTLLM([]byte(none))
+		if err != nil || a.Over || string(TRTLLMGeneration(r, a)) != body {
+			t.Errorf("%s: %+v %v", none, a, err)
+		}
+	}
+	for _, bad := range []string{``, `<html>`, `{"choices":[{"disaggregated_params":3}],"prompt_token_ids":[1]}`} {
+		if a, err := ReadTRTLLM([]byte(bad)); err == nil {
+			t.Errorf("%q was read: %+v", bad, a)
+		}
+	}
+}
+
+func TestTRTLLMAnswersThatEnded(t *testing.T) {
+	const answer = `{"id":"x","choices":[{"index":0,"message":{"content":"no"},"finish_reason":"stop","disaggregated_params":{"a":1}}],"prompt_token_ids":[1],"usage":{}}`
+	if a, err := ReadTRTLLM([]byte(answer)); err != nil || !a.Over {
+		t.Errorf("%+v %v", a, err)
+	}
+	whole, err := TRTLLMWhole([]byte(answer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "whole", whole, `{"id":"x","choices":[{"index":0,"message":{"content":"no"},"finish_reason":"stop"}],"usage":{}}`)
+	if _, err := TRTLLMWhole([]byte(`{"choices":[3]}`)); err == nil {
+		t.Error("read")
 	}
 }

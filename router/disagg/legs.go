@@ -39,6 +39,8 @@ var telling = map[string]string{
 // Answer is what a prefill leg's answer says for the decode leg.
 type Answer struct {
 	Transfer []byte // raw JSON for the decode leg; nil: nothing to fetch, it computes the prompt itself
+	Prompt   []byte // raw JSON: the prompt's token ids, where the decode leg needs them
+	Over     bool   // generation has ended: this answer is the client's
 	Finish   string
 	Usage    openai.Usage
 }
@@ -47,8 +49,10 @@ type Answer struct {
 type wire struct {
 	Params  json.RawMessage `json:"kv_transfer_params"`
 	Choices []struct {
-		Finish *string `json:"finish_reason"`
+		Finish *string         `json:"finish_reason"`
+		Disagg json.RawMessage `json:"disaggregated_params"`
 	} `json:"choices"`
+	PromptIDs json.RawMessage `json:"prompt_token_ids"`
 }
 
 func readWire(body []byte) (wire, Answer, error) {

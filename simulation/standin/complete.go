@@ -23,6 +23,8 @@ type answer struct {
 	model string
 	made  int64 // seconds since 1970
 	gens  []*generation
+
+	context *disagg // what a context leg is answered with
 }
 
 // complete serves chat completions and completions.
@@ -45,6 +47,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		if !await(r.Context(), g, finished) || a.cut {
 			panic(http.ErrAbortHandler)
 		}
+	}
+	if s.cfg.Engine == TRTLLM && b.Disagg != nil && b.Disagg.Type == contextOnly {
+		a.context = s.handContext(b, a)
 	}
 	s.whole(w, r, eng, a, s.handOver(b, a))
 }
@@ -225,6 +230,7 @@ type choice struct {
 	Stop      *string      `json:"stop_reason"`
 	TokenIDs  []uint32     `json:"token_ids,omitempty"`
 	PromptIDs []uint32     `json:"prompt_token_ids,omitempty"`
+	Disagg    *disagg      `json:"disaggregated_params,omitempty"`
 }
 
 type chatMessage struct {
@@ -258,6 +264,9 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, eng *engine, a *a
 			} else {
 				c.PromptIDs = g.tokens
 			}
+		}
+		if a.context != nil {
+			c.Disagg, out.PromptIDs = a.context, g.tokens
 		}
 		out.Choices = append(out.Choices, c)
 	}

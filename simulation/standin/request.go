@@ -32,7 +32,9 @@ type body struct {
 	Instructions    json.RawMessage `json:"instructions"`
 	MaxOutputTokens *int            `json:"max_output_tokens"`
 
-	Transfer *transfer `json:"kv_transfer_params"`
+	Transfer  *transfer `json:"kv_transfer_params"`
+	Disagg    *disagg   `json:"disaggregated_params"` // TensorRT-LLM
+	PromptIDs []uint32  `json:"prompt_token_ids"`     // chat, as a context server cut it
 }
 
 // readBody decodes a bounded body.
@@ -75,6 +77,9 @@ func (s *Server) lora(b *body) (string, error) {
 // prompts renders the body into token ids: exactly what the engine uses. I1.
 // Chat bodies give one prompt, completions one for each of their prompts.
 func (b *body) prompts(chat bool) ([][]uint32, error) {
+	if chat && len(b.PromptIDs) > 0 {
+		return checkPrompts([][]uint32{b.PromptIDs})
+	}
 	if chat {
 		tokens, err := renderChat(b.Messages, b.Tools)
 		if err != nil {
@@ -189,6 +194,9 @@ func (s *Server) generations(b *body, chat bool) ([]*generation, bool, error) {
 		return nil, false, err
 	}
 	given, err := b.given(s.cfg.Page)
+	if err == nil && s.cfg.Engine == TRTLLM && b.Disagg != nil {
+		given, err = b.Disagg.given()
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -198,6 +206,9 @@ func (s *Server) generations(b *body, chat bool) ([]*generation, bool, error) {
 		g := &generation{tokens: tokens, seed: answerSeed(tokens, lora), lora: lora, salt: b.CacheSalt, given: given}
 		if g.output, exact, err = s.limit(b, len(tokens), g.seed); err != nil {
 			return nil, false, err
+		}
+		if s.cfg.Engine == TRTLLM && b.Disagg != nil && b.Disagg.Type == contextOnly {
+			g.output, exact = 1, true
 		}
 		out[i] = g
 	}
