@@ -263,7 +263,7 @@ func TestFollowUpsFindTheirTurnBefore(t *testing.T) {
 	}
 }
 
-func TestUnequalSpeedsAreWorthKnowing(t *testing.T) {
+func TestTrap5UnequalSpeedsAreWorthKnowing(t *testing.T) {
 	w := generated(t, "zipf", workload.Options{Seed: 1, Requests: 2000})
 	cfg := Config{
 		Workload: w, Peers: 1, Page: 64, Slow: []float64{1, 2}, LoadDelay: 0.01, DispatchDelay: -1, IndexDelay: 0.05, Load: 0.5, Seed: 1,

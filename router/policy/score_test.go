@@ -278,7 +278,7 @@ func TestFewestWaitingAnywhereFavoursSavingWork(t *testing.T) {
 	}
 }
 
-func TestI6OnlyTheMinimumOfWaitingIsShared(t *testing.T) {
+func TestTrap1OnlyTheMinimumOfWaitingIsShared(t *testing.T) {
 	// Trap 1: holders have queues, others have none. Adding queues at other
 	// holders must not make an idle replica look worse.
 	cands := idle(8)
@@ -302,7 +302,7 @@ func TestStreamsSpreadDecode(t *testing.T) {
 	}
 }
 
-func TestPourStopsTheHerd(t *testing.T) {
+func TestTrap4PourStopsTheHerd(t *testing.T) {
 	// Trap 4: one replica looks best by a hair. With a stale view and many
 	// peers it must not get everything.
 	cands := idle(16)
@@ -394,7 +394,7 @@ func TestTurnsStayWithTheirHolderWithinAFewSteps(t *testing.T) {
 	}
 }
 
-func TestUnequalSpeedsWeightWaitingByWork(t *testing.T) {
+func TestTrap5UnequalSpeedsWeightWaitingByWork(t *testing.T) {
 	// Trap 5: n is weighted by s/f. A slow replica is not punished twice.
 	cands := idle(2)
 	cands[0].Rates.B *= 4
@@ -453,4 +453,22 @@ func TestSpreadRentsUntilItPaysToBuy(t *testing.T) {
 	if n := moved(nil); n != 4000 {
 		t.Errorf("%d of 4000 went to the idler of two equals", n)
 	}
+}
+
+func TestTrap3SharedBlocksAreNotSummed(t *testing.T) {
+	// Streams of one prompt share its blocks: the sum of what each holds says
+	// nothing of the cache, and must not move a decision.
+	p := mustNew(t, "ttft", nil)
+	rapid.Check(t, func(t *rapid.T) {
+		req := &Request{Tokens: rapid.IntRange(2, 60_000).Draw(t, "tokens")}
+		cands := drawFleet(t, req.Tokens)
+		seed := rapid.Uint64().Draw(t, "seed")
+		before := p.Decide(req, quiet(seed), cands, nil)
+		for i := range cands {
+			cands[i].Blocks = rapid.Int64Range(0, 1<<40).Draw(t, "blocks")
+		}
+		if after := p.Decide(req, quiet(seed), cands, nil); after != before {
+			t.Fatalf("%+v, with other block counts %+v", before, after)
+		}
+	})
 }

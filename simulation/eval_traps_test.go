@@ -1,0 +1,59 @@
+package simulation
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/simulation/workload"
+)
+
+// The traps of ROUTING.md section 6, each with what springs it. The third one,
+// sums of contexts, is policy.TestTrap3SharedBlocksAreNotSummed.
+
+// A cost that the whole fleet shares (a mean of waiting counts) times the own
+// prefill locks a hot prefix to its first holders: 33-57 s there. The minimum
+// must not, at any load.
+func TestTrap1AHotPrefixIsNotLockedToItsFirstHolders(t *testing.T) {
+	w := generated(t, "few_prefixes", workload.Options{Seed: 2, Requests: 1500})
+	for _, speedup := range []float64{1, 3.2} {
+		rep := evaluate(t, Config{Workload: w, Peers: 8, Page: 250, LoadDelay: 0.01, DispatchDelay: 0.001, IndexDelay: 0.05, Speedup: speedup, Seed: 2})
+		t.Logf("speed-up %v: %.0f ms, %v", speedup, rep.TTFT.Mean, rep.PerReplica)
+		if rep.TTFT.Mean > 500 || slices.Min(rep.PerReplica) == 0 {
+			t.Errorf("speed-up %v: %.0f ms, requests %v", speedup, rep.TTFT.Mean, rep.PerReplica)
+		}
+	}
+}
+
+// Registers that are released only at the first token say "everything waits"
+// during a whole prefill: without credit for progress TTFT is worse.
+func TestTrap2WaitingWorkShrinksWhileItIsComputed(t *testing.T) {
+	w := generated(t, "zipf", workload.Options{Seed: 1, Requests: 2500})
+	for i := range w.Requests { // long enough to be waited for
+		r := &w.Requests[i]
+		r.Prompt[0].Tokens *= 4
+		r.Tokens += 3 * r.Prompt[0].Tokens / 4
+	}
+	cfg := Config{Workload: w, Peers: 4, Page: 64, Prefill: true, LoadDelay: 0.01, DispatchDelay: 0.001, IndexDelay: 0.05, Load: 0.5, Seed: 1}
+	credited := evaluate(t, cfg)
+	cfg.Routing = routing(func(p *policy.Config) { p.TTFT.ProgressFloor = 1 })
+	blind := evaluate(t, cfg)
+	t.Logf("with progress %.0f ms, without %.0f ms", credited.TTFT.Mean, blind.TTFT.Mean)
+	if blind.TTFT.Mean < 1.05*credited.TTFT.Mean {
+		t.Errorf("without progress %.0f ms, with it %.0f ms: no worse", blind.TTFT.Mean, credited.TTFT.Mean)
+	}
+}
+
+// A deterministic second key (the fewest streams) makes all peers pick the
+// same replica while views are late, unless unseen work is poured on it.
+func TestTrap4FewestStreamsDoNotHerd(t *testing.T) {
+	w := generated(t, "zipf", workload.Options{Seed: 1, Requests: 2500})
+	cfg := Config{Workload: w, Peers: 16, Page: 64, LoadDelay: 0.5, DispatchDelay: -1, IndexDelay: 0.05, Load: 0.7, Seed: 1}
+	poured := evaluate(t, cfg)
+	cfg.Routing = routing(func(p *policy.Config) { p.TTFT.PourWeight = 0 })
+	flat := evaluate(t, cfg)
+	t.Logf("at 500 ms poured %.0f ms, not poured %.0f ms", poured.TTFT.Mean, flat.TTFT.Mean)
+	if flat.TTFT.Mean < 1.05*poured.TTFT.Mean {
+		t.Errorf("without pouring %.0f ms, with it %.0f ms: no worse", flat.TTFT.Mean, poured.TTFT.Mean)
+	}
+}
