@@ -20,6 +20,7 @@
 //	    nothing twice
 //	E5  the index holds exactly what the engines said, IndexDelay ago
 //	E6  gossip is counted in the bytes of real frames; one peer sends none
+//	E7  a request that two replicas share is over once and counted out at both
 //	M1  in a whole mesh every request is over once, and those that fail are
 //	    those whose peer or replica ended in mid-answer
 //	M2  many peers find and answer what one peer does

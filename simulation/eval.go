@@ -24,16 +24,19 @@ type Config struct {
 	Policy   string         // a name of router/policy or Pooled; "": ttft
 	Routing  *policy.Config // nil: policy.DefaultConfig
 
-	Replicas int                                       // at most 64; 0: the workload's, else 16
-	Peers    int                                       // 0: 1
-	Profile  *replica.Profile                          // nil: the workload's, else q32
-	KVTokens int                                       // KV cache of a replica; 0: the workload's, else the profile's; replica.Unlimited
-	Page     int                                       // tokens a cache page; 0: a block of the trace, else 16
-	Slow     []float64                                 // time factor of replica i (modulo its length); nil: all 1
-	Prefill  bool                                      // prefill pool: nobody decodes, output is one token
-	NoCache  bool                                      // replicas without prefix reuse
-	Learn    bool                                      // peers calibrate rates online instead of knowing them
-	Rates    func(policy.Rates, int, int) policy.Rates // what peer p believes of replica k; nil: the truth
+	Replicas int              // at most 64; 0: the workload's, else 16
+	Peers    int              // 0: 1
+	Profile  *replica.Profile // nil: the workload's, else q32
+	KVTokens int              // KV cache of a replica; 0: the workload's, else the profile's; replica.Unlimited
+	Page     int              // tokens a cache page; 0: a block of the trace, else 16
+	Slow     []float64        // time factor of replica i (modulo its length); nil: all 1
+	// PrefillReplicas of the replicas, the first ones, only prefill; whether two
+	// replicas share a request is for Routing.Disagg to say. 0: none.
+	PrefillReplicas int
+	Prefill         bool                                      // prefill pool: nobody decodes, output is one token
+	NoCache         bool                                      // replicas without prefix reuse
+	Learn           bool                                      // peers calibrate rates online instead of knowing them
+	Rates           func(policy.Rates, int, int) policy.Rates // what peer p believes of replica k; nil: the truth
 
 	// Delays in seconds. A peer sees its own doings at once.
 	LoadDelay     float64 // first tokens and finishes, to the other peers
@@ -102,7 +105,8 @@ type Report struct {
 	Preempted   int64                 `json:"preempted"`
 	Reasons     map[policy.Reason]int `json:"reasons,omitempty"`
 	PerReplica  []int                 `json:"requests_per_replica"`
-	Stages      []StageReport         `json:"stages,omitempty"` // those that are not for warming
+	Shared      int                   `json:"shared_requests,omitempty"` // by a prefill and a decode replica
+	Stages      []StageReport         `json:"stages,omitempty"`          // those that are not for warming
 }
 
 // StageReport is one stage of a workload that has stages.
@@ -167,6 +171,7 @@ func (c Config) complete() (Config, error) {
 		c.DispatchDelay = c.LoadDelay
 	}
 	if c.Policy == Pooled { // it knows everything
+		c.PrefillReplicas = 0
 		c.Peers, c.LoadDelay, c.DispatchDelay, c.IndexDelay = 1, 0, 0, 0
 	}
 	if c.ViewAge == 0 {
@@ -193,6 +198,7 @@ func (c *Config) check() error {
 	}
 	seconds := func(v float64) bool { return v >= 0 && v < 1e6 }
 	bad("replicas", c.Replicas >= 1 && c.Replicas <= maxReplicas, c.Replicas)
+	bad("prefill_replicas", c.PrefillReplicas >= 0 && c.PrefillReplicas < max(c.Replicas, 1), c.PrefillReplicas)
 	bad("peers", c.Peers >= 1 && c.Peers <= maxPeers, c.Peers)
 	bad("page", c.Page >= 1, c.Page)
 	bad("remember", c.Remember >= 0, c.Remember)

@@ -20,7 +20,8 @@ type job struct {
 	predicted     float64
 	tokens        int64 // uncached tokens it expected
 	blocks        int64
-	young         bool // see loads
+	young         bool   // see loads
+	lead          *split // nil: one replica serves it
 
 	first, done float64 // seconds; 0: not yet
 	cached      int     // tokens, as the engine counted
@@ -55,6 +56,7 @@ type run struct {
 	meanS  meter // expected prefill of decisions
 
 	completed, failed int
+	remote            int // requests that two replicas shared
 	last              float64
 	reasons           map[policy.Reason]int
 }
@@ -193,6 +195,10 @@ func (r *run) step(now float64, k int) {
 	finished := false
 	for i := range res.Tokens {
 		t := &res.Tokens[i]
+		if t.ID >= uint64(len(r.jobs)) {
+			r.prefilled(now, int(t.ID)-len(r.jobs), t.Cached)
+			continue
+		}
 		j := &r.jobs[t.ID]
 		if t.First {
 			r.firstToken(now, j, t.Cached)
@@ -215,7 +221,7 @@ func (r *run) step(now float64, k int) {
 func (r *run) firstToken(now float64, j *job, cached int) {
 	j.first = now
 	if r.shared == nil {
-		j.cached = cached
+		j.cached = j.found(cached)
 	} else {
 		r.shared.add(j.keys[:j.req.Tokens/r.cfg.Page])
 	}
@@ -259,6 +265,10 @@ func (r *run) release(now float64, j *job) {
 }
 
 func (r *run) arrive(now float64, i int) {
+	if lead := r.jobs[i].lead; lead != nil && lead.handed {
+		r.decodeLeg(now, i)
+		return
+	}
 	if limit := r.cfg.Workload.Concurrency; limit > 0 && r.flying >= limit {
 		r.waiting = append(r.waiting, i)
 		r.jobs[i].arrived = now
@@ -282,11 +292,14 @@ func (r *run) start(now float64, i int) {
 	}
 	r.loads.advance(now)
 	r.index.advance(now)
-	d := r.decide(now, j)
+	d, shared := r.decide(now, i)
 	r.reasons[d.Reason]++
+	r.meanS.add(now, d.Prefill)
+	if shared {
+		return
+	}
 	j.replica, j.prefill, j.predicted = d.Pos, d.Prefill, d.Predicted
 	j.tokens = int64(j.req.Tokens - d.Matched)
-	r.meanS.add(now, d.Prefill)
 	r.submit(now, i, 0)
 }
 
@@ -326,8 +339,10 @@ func (r *run) prompt(j *job) []uint64 {
 	return j.keys[:n]
 }
 
-// decide asks the real policy with what the job's peer sees now.
-func (r *run) decide(now float64, j *job) policy.Decision {
+// decide asks the real policy with what the job's peer sees now; true if two
+// replicas share the job, which then is on its way.
+func (r *run) decide(now float64, i int) (policy.Decision, bool) {
+	j := &r.jobs[i]
 	r.look(now, j)
 	view := policy.View{
 		NowMs: millis(now), AgeMs: 1000 * r.cfg.ViewAge, Peers: r.cfg.Peers,
@@ -341,7 +356,10 @@ func (r *run) decide(now float64, j *job) policy.Decision {
 	if j.req.Session >= 0 {
 		req.Session = uint64(j.req.Session) + 1
 	}
-	return r.policy.Decide(&req, &view, r.cands, nil)
+	if r.cfg.PrefillReplicas > 0 {
+		return r.share(now, i, &req, &view)
+	}
+	return r.policy.Decide(&req, &view, r.cands, nil), false
 }
 
 // look fills the candidates as the job's peer sees them.

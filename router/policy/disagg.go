@@ -99,7 +99,7 @@ func (s *Split) Remote() bool { return s.Prefill.Pos >= 0 }
 // predicted time whatever p is:
 //
 //	pair  = score at P + overhead + transfer * tokens missing at D + work and streams at D
-//	whole = score + stall * own prefill * streams decoding there
+//	whole = score + stall * (own prefill - a decode step) * streams decoding there
 //
 // with the score of ttft. In threshold mode only the uncached tokens at the
 // single replica count. O(candidates).
@@ -133,7 +133,8 @@ func wholeSeconds(cfg *Config, req *Request, view *View, cands []Candidate, pos 
 	q := newQuery(cfg, req, view, cands, nil)
 	defer q.release()
 	q.score(&best{q: q, pos: -1})
-	return q.total(pos) + cfg.Disagg.Stall*q.prefill[pos]*float64(cands[pos].Streams)
+	longer := math.Max(q.prefill[pos]-cands[pos].Rates.usable().T0, 0) // than the step that the streams take anyway
+	return q.total(pos) + cfg.Disagg.Stall*longer*float64(cands[pos].Streams)
 }
 
 // maxEngines bounds Candidate.Engine.

@@ -169,6 +169,35 @@ func (p *planner) traps(chat *workload.Workload) {
 	}
 }
 
+// The lines of the experiment with prefill replicas.
+const (
+	lineWhole     = "no split, 4 replicas"
+	lineThreshold = "fixed threshold"
+	lineAware     = "queue-aware"
+)
+
+// split runs one prefill and three decode replicas.
+func (p *planner) split() {
+	w, err := workload.Generate("zipf", workload.Options{Seed: p.seed, Requests: int(2500 * p.o.Share), Replicas: 4})
+	p.fail("zipf", err)
+	if p.err != nil {
+		return
+	}
+	for _, speedup := range []float64{1, 2} {
+		for _, l := range [][2]string{{lineWhole, ""}, {lineThreshold, policy.DisaggThreshold}, {lineAware, policy.DisaggConditional}} {
+			line, mode := l[0], l[1]
+			cfg := p.config(w, policy.Default)
+			cfg.Peers, cfg.Speedup = 4, speedup
+			if mode != "" {
+				routing := policy.DefaultConfig()
+				routing.Disagg.Mode = mode
+				cfg.PrefillReplicas, cfg.Routing = 1, &routing
+			}
+			p.add(bySplit, line, speedup, cfg)
+		}
+	}
+}
+
 // givenTrace is a recorded trace with the page it is evaluated in.
 type givenTrace struct {
 	name  string

@@ -36,7 +36,7 @@ func (b *Book) Checks() []Check {
 	}
 	out = append(out, b.knee(), b.sharedPrefix(), b.parity(), b.hotSpot(), b.everyReplica(), b.prefixAlone(), b.followUps())
 	out = append(out, b.delay(lineFlush, 1.05), b.delay(line10ms, 1.10), b.delay(line100ms, math.Inf(1)))
-	return append(out, b.herd(), b.stale(), b.neverLoses(), b.ideal(), b.geo())
+	return append(out, b.disaggregated(), b.herd(), b.stale(), b.neverLoses(), b.ideal(), b.geo())
 }
 
 // within reports whether two figures lie within a factor of each other.

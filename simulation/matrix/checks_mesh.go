@@ -41,6 +41,23 @@ func (b *Book) delay(line string, most float64) Check {
 	return c
 }
 
+// disaggregated compares the two ways to decide about prefill replicas.
+func (b *Book) disaggregated() Check {
+	c := Check{What: "one prefill, three decode replicas: mean TTFT, fixed threshold over queue-aware, at 1 and 2 times the rate", Want: "2 to 3× (simulated by others); > 1×", Holds: true}
+	var got []string
+	for _, x := range []float64{1, 2} {
+		fixed, aware := b.at(bySplit, "zipf", lineThreshold, x), b.at(bySplit, "zipf", lineAware, x)
+		if fixed == nil || aware == nil {
+			continue
+		}
+		gain := fixed.TTFT.Mean / aware.TTFT.Mean
+		c.Ran, c.Holds = true, c.Holds && gain > 1
+		got = append(got, fmt.Sprintf("%.2f×", gain))
+	}
+	c.Got = strings.Join(got, ", ")
+	return c
+}
+
 // herd is one hot prefix under 64 peers.
 func (b *Book) herd() Check {
 	c := Check{What: "one hot prefix, 64 peers, views 10 and 100 ms late: busiest replica over the mean; mean TTFT over random's", Want: "≤ 1.3; ≤ 1.05×", Holds: true}

@@ -16,6 +16,7 @@ const (
 	byName  = "named" // workloads by name, a table row a policy
 	byDelay = "delay" // sixteen peers at several delays against one that knows all
 	byTrap  = "trap"  // what must not happen
+	bySplit = "split" // one prefill and three decode replicas
 	byBound = "bound" // the given traces: policies against the pooled reference
 )
 
@@ -108,6 +109,7 @@ func (p *planner) plan() {
 	p.named()
 	p.delays(chat)
 	p.traps(chat)
+	p.split()
 	p.bounds()
 }
 
