@@ -72,3 +72,16 @@ func TestE6OnePeerTalksToNobody(t *testing.T) {
 		t.Errorf("E6: bytes by peers %v", bytes)
 	}
 }
+
+// The whole mesh of real peers is the measure: the same traffic there costs as
+// many bytes, within a fifth.
+func TestE6CountedGossipIsWhatAWholeMeshSends(t *testing.T) {
+	w := meshWorkload(t, "multi_turn", 200)
+	cfg := Config{Workload: w, Peers: 4, Replicas: 4, LoadDelay: 0.01, DispatchDelay: 0.001, IndexDelay: 0.05, Seed: 1}
+	counted := evaluate(t, cfg).GossipBytes
+	sent := playMesh(t, cfg, "").GossipBytes
+	t.Logf("counted %d bytes, a mesh sends %d", counted, sent)
+	if r := float64(counted) / float64(sent); r < 0.8 || r > 1.25 {
+		t.Errorf("counted %d bytes, a mesh sends %d", counted, sent)
+	}
+}
