@@ -35,7 +35,7 @@ deploy-check: ## render the Helm chart over a matrix of values, check and compar
 bench: ## benchmarks of the hot paths with their yardsticks
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./radix/... ./crdt/... ./router/... ./gossip/...
 
-sim: build ## the evaluation matrix, small: tables, plots and a page under out/
+sim: build ## the evaluation matrix, three seeds, some minutes: tables, plots and a page under out/
 	./bin/banyan sim --matrix --out out
 
 clean: ## remove what was built

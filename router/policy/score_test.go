@@ -347,53 +347,6 @@ func TestYoungDispatchesCountForAllPeers(t *testing.T) {
 	}
 }
 
-func TestGuardNeedsHitsEverywhere(t *testing.T) {
-	v := func() *View {
-		return &View{NowMs: 1_000_000, AgeMs: 100, Peers: 64, Lambda: 900, MeanS: 0.02, Rand: seeded(3)}
-	}
-	cands := idle(10)
-	for i := range cands {
-		cands[i].GPU = 950
-		cands[i].Waiting, cands[i].Prefill, cands[i].FirstToken = i, float64(i), 1_000_000
-	}
-	p := mustNew(t, "ttft", nil)
-	seen, random := map[int]bool{}, 0
-	view := v()
-	for range 300 {
-		d := decide(t, p, &Request{Tokens: 1000}, view, cands)
-		if d.Reason == ReasonStale {
-			random++
-			seen[d.Pos] = true
-		}
-	}
-	// 9 unseen decisions a replica; one in 36 is left to the score.
-	if random < 270 || random == 300 || len(seen) != 10 {
-		t.Errorf("%d of 300 decisions at random reached %d of 10", random, len(seen))
-	}
-	cands[4].GPU, cands[5].GPU = 0, 0 // two of ten lack it: misses must see load
-	if d := decide(t, p, &Request{Tokens: 1000}, v(), cands); d.Reason == ReasonStale {
-		t.Error("the guard took over although affinity discriminates")
-	}
-}
-
-func TestTurnsStayWithTheirHolderWithinAFewSteps(t *testing.T) {
-	cands := idle(2)
-	cands[0].GPU, cands[0].Streams = 1000, 6 // saves 0.02 s, costs 0.048 s of streams
-	cands[1].GPU = 500
-	req := &Request{Tokens: 1100}
-	if d := decide(t, mustNew(t, "ttft", nil), req, quiet(1), cands); d.Pos != 0 {
-		t.Error("a turn left its holder for less than three decode steps")
-	}
-	off := mustNew(t, "ttft", func(c *Config) { c.TTFT.HolderSteps = 0 })
-	if d := decide(t, off, req, quiet(1), cands); d.Pos != 1 {
-		t.Error("without slack the score alone decides")
-	}
-	cands[0].Streams = 12
-	if d := decide(t, mustNew(t, "ttft", nil), req, quiet(1), cands); d.Pos != 1 {
-		t.Error("a turn stays at a holder that is more than three steps worse")
-	}
-}
-
 func TestTrap5UnequalSpeedsWeightWaitingByWork(t *testing.T) {
 	// Trap 5: n is weighted by s/f. A slow replica is not punished twice.
 	cands := idle(2)
@@ -416,59 +369,4 @@ func TestTrap5UnequalSpeedsWeightWaitingByWork(t *testing.T) {
 	if got := scores[0] - scores[1]; math.Abs(got-want) > 1e-9 {
 		t.Errorf("difference %v, want %v", got, want)
 	}
-}
-
-func TestSpreadRentsUntilItPaysToBuy(t *testing.T) {
-	// Replica 0 holds the prompt and has 20 streams, 1 is empty: staying costs
-	// 10 steps less the slack of 3, 0.112 s, going 0.37 s once.
-	cands := idle(2)
-	cands[0].GPU, cands[0].Streams = 7900, 20
-	req, v := &Request{Tokens: 8000}, quiet(3)
-	moved := func(change func(*Config)) int {
-		p, n := mustNew(t, "ttft", change), 0
-		for range 4000 {
-			if d := decide(t, p, req, v, cands); d.Pos == 1 {
-				n++
-				if cands[0].GPU > 0 && d.Reason != ReasonSpill {
-					t.Fatalf("reason %s", d.Reason)
-				}
-			}
-		}
-		return n
-	}
-	r := DefaultRates()
-	price := r.Prefill(8000, 8000) - r.Prefill(100, 8000)
-	want := 4000 * 0.1 * 7 * r.T0 / price
-	if got := float64(moved(nil)); got < 0.6*want || got > 1.4*want {
-		t.Errorf("%v of 4000 decisions went to the empty replica, want about %.0f", got, want)
-	}
-	if n := moved(func(c *Config) { c.TTFT.Spread = 0 }); n > 0 {
-		t.Errorf("%d went although spreading is off", n)
-	}
-	cands[0].Streams = 6 // no more than the slack of a holder
-	if n := moved(nil); n > 0 {
-		t.Errorf("%d went for three steps", n)
-	}
-	cands[0].Streams, cands[0].GPU = 20, 0 // nobody holds it: the score itself goes
-	if n := moved(nil); n != 4000 {
-		t.Errorf("%d of 4000 went to the idler of two equals", n)
-	}
-}
-
-func TestTrap3SharedBlocksAreNotSummed(t *testing.T) {
-	// Streams of one prompt share its blocks: the sum of what each holds says
-	// nothing of the cache, and must not move a decision.
-	p := mustNew(t, "ttft", nil)
-	rapid.Check(t, func(t *rapid.T) {
-		req := &Request{Tokens: rapid.IntRange(2, 60_000).Draw(t, "tokens")}
-		cands := drawFleet(t, req.Tokens)
-		seed := rapid.Uint64().Draw(t, "seed")
-		before := p.Decide(req, quiet(seed), cands, nil)
-		for i := range cands {
-			cands[i].Blocks = rapid.Int64Range(0, 1<<40).Draw(t, "blocks")
-		}
-		if after := p.Decide(req, quiet(seed), cands, nil); after != before {
-			t.Fatalf("%+v, with other block counts %+v", before, after)
-		}
-	})
 }
