@@ -354,8 +354,11 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 		u, t = t.lead.said(), t.lead.ticket
 	}
 	p.traffic.add(&res.Usage, u.Cached)
-	if !u.CachedKnown {
-		return
+	switch {
+	case u.CachedKnown:
+		t.replica.NoteReport()
+	case !u.Known || !t.replica.Reports():
+		return // it may never say
 	}
 	m.cached.Add(float64(u.Cached))
 	m.matched.Add(float64(t.matched))

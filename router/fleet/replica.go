@@ -29,6 +29,7 @@ type Replica struct {
 	up        atomic.Bool
 	many      atomic.Bool  // other ranks of the URL are listed
 	rose      atomic.Int64 // ms: when the ramp began; 0: it has none
+	reports   atomic.Int64 // rose + 1 of the rise since which it has told cached tokens; 0: it never did
 	models    atomic.Pointer[[]Model]
 	facts     atomic.Pointer[Facts]
 
@@ -78,6 +79,15 @@ func (r *Replica) Serves(model string) (lora string, ok bool) {
 	}
 	return "", false
 }
+
+// NoteReport remembers that an answer told a number of cached tokens.
+func (r *Replica) NoteReport() { r.reports.Store(r.rose.Load() + 1) }
+
+// Reports reports whether the engine, since it last came up, told cached tokens
+// at least once. Engines leave a nought out, and also leave the number out if
+// they were not started to tell it: only after one was seen does nothing mean
+// nought.
+func (r *Replica) Reports() bool { return r.reports.Load() == r.rose.Load()+1 }
 
 // Health is a replica's state for people.
 type Health struct {
