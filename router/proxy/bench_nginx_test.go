@@ -132,8 +132,9 @@ func BenchmarkProxyAgainstNginx(b *testing.B) {
 	}
 }
 
-// benchAsk makes one request and reads its answer.
-func benchAsk(b *testing.B, client http.RoundTripper, url, body string) time.Duration {
+// benchAsk makes one request and reads its answer: time to its end and to its
+// first byte.
+func benchAsk(b *testing.B, client http.RoundTripper, url, body string) (whole, first time.Duration) {
 	b.Helper()
 	begin := time.Now()
 	req, err := http.NewRequest(http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
@@ -145,8 +146,9 @@ func benchAsk(b *testing.B, client http.RoundTripper, url, body string) time.Dur
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := drain(res); err != nil || res.StatusCode != http.StatusOK {
+	at, err := drain(res)
+	if err != nil || res.StatusCode != http.StatusOK {
 		b.Fatalf("%d %v", res.StatusCode, err)
 	}
-	return time.Since(begin)
+	return time.Since(begin), at.Sub(begin)
 }

@@ -43,11 +43,22 @@ func benchBody(size int, stream bool) string {
 	return `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("some words ", size/11) + `"}]` + options + `}`
 }
 
-// drain reads an answer to its end.
-func drain(res *http.Response) error {
+// drain reads an answer to its end, and tells when its first byte came.
+func drain(res *http.Response) (first time.Time, err error) {
 	defer res.Body.Close()
-	_, err := io.Copy(io.Discard, res.Body)
-	return err
+	var buffer [4 << 10]byte
+	for {
+		n, err := res.Body.Read(buffer[:])
+		if n > 0 && first.IsZero() {
+			first = time.Now()
+		}
+		if err == io.EOF {
+			return first, nil
+		}
+		if err != nil {
+			return first, err
+		}
+	}
 }
 
 // cpuSeconds is the processor time of this process so far.
@@ -62,7 +73,8 @@ func cpuSeconds() float64 {
 
 // BenchmarkProxy measures what the proxy adds: every iteration asks the
 // upstream directly and then through the proxy, one client. added-us is the
-// difference of the medians; cpu-x is processor time of a proxied request over
+// difference of the medians, added-first-us the same to the first byte of the
+// body; cpu-x is processor time of a proxied request over
 // a direct one (client and upstream included in both).
 func BenchmarkProxy(b *testing.B) {
 	for _, c := range []struct {
@@ -82,31 +94,36 @@ func BenchmarkProxy(b *testing.B) {
 			client := NewTransport()
 			defer client.CloseIdleConnections()
 			body := benchBody(c.size, c.chunks > 0)
-			ask := func(url string) time.Duration { return benchAsk(b, client, url, body) }
-			var direct, proxied []time.Duration
+			var direct, proxied, directFirst, proxiedFirst []time.Duration
+			ask := func(url string, whole, first *[]time.Duration) {
+				w, f := benchAsk(b, client, url, body)
+				*whole, *first = append(*whole, w), append(*first, f)
+			}
 			var directCPU, proxiedCPU float64
 			for b.Loop() {
 				// Runs of ten: the processor clock ticks too coarsely for one.
 				for range 10 {
-					direct = append(direct, ask(upstream.URL))
+					ask(upstream.URL, &direct, &directFirst)
 				}
 				before := cpuSeconds()
 				for range 10 {
-					proxied = append(proxied, ask(front.URL))
+					ask(front.URL, &proxied, &proxiedFirst)
 				}
 				after := cpuSeconds()
 				for range 10 {
-					direct = append(direct, ask(upstream.URL))
+					ask(upstream.URL, &direct, &directFirst)
 				}
 				directCPU += (cpuSeconds() - after) / 10
 				proxiedCPU += (after - before) / 10
 			}
-			slices.Sort(direct)
-			slices.Sort(proxied)
-			median := func(d []time.Duration) float64 { return float64(d[len(d)/2].Nanoseconds()) / 1e3 }
+			median := func(d []time.Duration) float64 {
+				slices.Sort(d)
+				return float64(d[len(d)/2].Nanoseconds()) / 1e3
+			}
 			b.ReportMetric(median(direct), "direct-us")
 			b.ReportMetric(median(proxied), "proxied-us")
 			b.ReportMetric(median(proxied)-median(direct), "added-us")
+			b.ReportMetric(median(proxiedFirst)-median(directFirst), "added-first-us")
 			b.ReportMetric(directCPU/float64(b.N)*1e6, "direct-cpu-us")
 			b.ReportMetric((proxiedCPU-directCPU)/float64(b.N)*1e6, "added-cpu-us")
 			b.ReportMetric(proxiedCPU/directCPU, "cpu-x")

@@ -1,0 +1,183 @@
+package proxy
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostile is one request as it stands on the wire, and what comes of it.
+type hostile struct {
+	name   string
+	head   []string // header lines
+	body   string
+	line   string   // request line; "" is a chat completion
+	length string   // instead of the body's Content-Length line; "-" is none
+	status int      // the client's
+	gone   []string // what the replica must not read, header or body, in any case
+	kept   []string // what it must
+}
+
+const chatPost = "POST /v1/chat/completions HTTP/1.1"
+
+// field is a chat body with one more field.
+func field(more string) string { return `{"model":"m","messages":[],` + more + `}` }
+
+var hostiles = []hostile{
+	{name: "plain", body: plainChat, status: 200, kept: []string{plainChat}},
+
+	{name: "kv_transfer_params", body: field(`"kv_transfer_params":{"remote_host":"evil"}`), status: 200, gone: []string{"evil", "kv_transfer"}},
+	{name: "the name escaped", body: field(`"kv_transfer\u005fparams":{"remote_host":"evil"}`), status: 200, gone: []string{"evil"}},
+	{name: "bootstrap_*", body: field(`"bootstrap_host":"evil","bootstrap_port":1,"bootstrap_room":7`), status: 200, gone: []string{"evil", "bootstrap_"}},
+	{name: "disaggregated_params", body: field(`"disaggregated_params":{"ctx_info_endpoint":"evil"}`), status: 200, gone: []string{"evil", "disagg"}},
+	{name: "ec_transfer_params", body: field(`"ec_transfer_params":{"h":"evil"}`), status: 200, gone: []string{"evil"}},
+	{name: "ranks", body: field(`"data_parallel_rank":3,"disagg_prefill_dp_rank":4,"routed_dp_rank":5`), status: 200, gone: []string{"rank"}},
+	{name: "names of requests", body: field(`"request_id":"___prefill_addr_evil:1","rid":"evil"`), status: 200, gone: []string{"evil"}},
+	{name: "inside vllm_xargs", body: field(`"vllm_xargs":{"kv_transfer_params":{"h":"evil"},"kept":1}`), status: 200, gone: []string{"evil"}, kept: []string{`"kept":1`}},
+	{name: "a carrier given twice inside", body: field(`"extra_args":{"rid":"evil","rid":"evil"}`), status: 200, gone: []string{"evil"}},
+	{name: "a field given twice", body: field(`"model":"other"`), status: 400},
+
+	{name: "address as request id", head: []string{"X-Request-Id: ___prefill_addr_evil:1___decode_addr_evil:2_x"}, body: plainChat, status: 200, gone: []string{"evil"}},
+	{name: "llm-d's routing headers", head: []string{"x-prefiller-host-port: evil:1", "X-Prefiller-Url: evil", "x-encoder-hosts-ports: evil", "x-data-parallel-host-port: evil", "x-decoder-host-port: evil", "x-llm-d-a: evil"}, body: plainChat, status: 200, gone: []string{"evil"}},
+	{name: "ranks by header", head: []string{"X-Data-Parallel-Rank: 3", "X-Disagg-Prefill-Dp-Rank: 3"}, body: plainChat, status: 200, gone: []string{"rank"}},
+	{name: "gateways' headers", head: []string{"X-Gateway-Destination-Endpoint: evil", "x-smg-target: evil", "x-bootstrap-host: evil", "x-kv-transfer-params: evil"}, body: plainChat, status: 200, gone: []string{"evil"}},
+	{name: "our own headers", head: []string{"X-Banyan-Replica: evil", "X-Banyan-Timeout: NaN", "X-Banyan-Session: evil"}, body: plainChat, status: 200, gone: []string{"evil", "x-banyan"}},
+
+	{name: "hop by hop", head: []string{"Keep-Alive: evil", "TE: evil", "Trailer: evil", "Upgrade: evil", "Proxy-Authorization: evil", "Proxy-Connection: evil"}, body: plainChat, status: 200, gone: []string{"evil"}},
+	{name: "named by Connection", head: []string{"Connection: close, X-Hop, x-request-id", "X-Hop: evil"}, body: plainChat, status: 200, gone: []string{"evil", "x-hop"}, kept: []string{"x-request-id"}},
+	{name: "another host", head: []string{"X-Forwarded-Host: fine"}, line: "POST http://evil/v1/chat/completions HTTP/1.1", body: plainChat, status: 200, gone: []string{"evil"}},
+	{name: "the client's key", head: []string{"Authorization: Bearer evil"}, body: plainChat, status: 200, gone: []string{"evil"}},
+
+	{name: "two lengths", length: "Content-Length: 5\r\nContent-Length: 6", body: plainChat, status: 400},
+	{name: "a length that is none", length: "Content-Length: +5", body: plainChat, status: 400},
+	{name: "length and chunks", length: "Content-Length: 3\r\nTransfer-Encoding: chunked", body: fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(plainChat), plainChat), status: 200, kept: []string{plainChat}, gone: []string{"chunked"}},
+	{name: "an unknown coding", length: "Transfer-Encoding: xchunked", body: plainChat, status: 501},
+	{name: "two codings", length: "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", body: plainChat, status: 501},
+	{name: "a space before the colon", head: []string{"X-A : evil"}, body: plainChat, status: 400},
+	{name: "a folded line", head: []string{"X-A: a", " evil: b"}, body: plainChat, status: 200},
+	{name: "a bare LF in a value", head: []string{"X-A: a\nX-Prefiller-Url: evil"}, body: plainChat, status: 200, gone: []string{"evil"}},
+	{name: "a NUL in a value", head: []string{"X-A: a\x00b"}, body: plainChat, status: 400},
+	{name: "huge headers", head: []string{"X-A: " + strings.Repeat("a", 200<<10)}, body: plainChat, status: 431},
+	{name: "an endless Expect", head: []string{"Expect: evil"}, body: plainChat, status: 417},
+
+	{name: "deep JSON", body: field(`"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)), status: 400},
+	{name: "deep JSON, unclosed", body: strings.Repeat(`{"a":`, 100_000), status: 400},
+	{name: "no UTF-8", body: "{\"model\":\"\xff\"}", status: 400},
+	{name: "more behind the object", body: plainChat + plainChat, status: 400},
+	{name: "an array", body: `[` + plainChat + `]`, status: 400},
+	{name: "numbers out of range", body: field(`"max_tokens":-1`), status: 400},
+	{name: "a length as a float", body: field(`"n":1e400`), status: 400},
+	{name: "oversize", body: field(`"a":"` + strings.Repeat("a", 1<<20) + `"`), status: 413},
+	{name: "an oversize announced", length: "Content-Length: 99999999999", status: 413},
+
+	{name: "out of /v1", line: "POST /v1/../metrics HTTP/1.1", body: plainChat, status: 404},
+	{name: "out of /v1, escaped", line: "POST /v1/%2e%2e/metrics HTTP/1.1", body: plainChat, status: 404},
+	{name: "two slashes", line: "POST /v1//chat/completions HTTP/1.1", body: plainChat, status: 404},
+	{name: "adapters", line: "POST /v1/load_lora_adapter HTTP/1.1", body: plainChat, status: 404},
+	{name: "TRACE", line: "TRACE /v1/files HTTP/1.1", status: 405},
+	{name: "CONNECT", line: "CONNECT evil:80 HTTP/1.1", status: 404},
+	{name: "no such method", line: "EVIL /v1/chat/completions HTTP/1.1", status: 405},
+}
+
+// TestHostileRequests is the table: what a request that means harm gets, and
+// that a replica reads none of it (I5, I6).
+func TestHostileRequests(t *testing.T) {
+	var seen strings.Builder
+	reached := 0
+	g := newRig(t, func(c *Config) { c.Limits.BodyBytes = 1 << 20 }, func(w http.ResponseWriter, r *http.Request) {
+		reached++
+		seen.Reset()
+		fmt.Fprintln(&seen, r.Host, r.RequestURI, r.TransferEncoding, readAll(r))
+		_ = r.Header.Write(&seen)
+		ok(w, r)
+	})
+	front := httptest.NewUnstartedServer(g.handler)
+	front.Config.MaxHeaderBytes = 64 << 10
+	front.Start()
+	defer front.Close()
+	for _, c := range hostiles {
+		before := reached
+		status, header := onWire(t, front.Listener.Addr().String(), &c)
+		t.Logf("%-30s %d, the replica was asked: %v", c.name, status, reached > before)
+		if status != c.status {
+			t.Errorf("%s: status %d, want %d", c.name, status, c.status)
+		}
+		if (reached > before) != (c.status == 200) {
+			t.Errorf("%s: the replica was asked %d times", c.name, reached-before)
+		}
+		if reached == before {
+			continue
+		}
+		text := strings.ToLower(seen.String())
+		for _, word := range c.gone {
+			if strings.Contains(text, strings.ToLower(word)) {
+				t.Errorf("%s: the replica read %q in %s", c.name, word, text)
+			}
+		}
+		for _, word := range c.kept {
+			if !strings.Contains(text, strings.ToLower(word)) {
+				t.Errorf("%s: the replica did not read %q in %s", c.name, word, text)
+			}
+		}
+		if header.Get("X-Banyan-Replica") != "r0" {
+			t.Errorf("%s: answered by %q", c.name, header.Get("X-Banyan-Replica"))
+		}
+	}
+}
+
+// onWire writes a request byte by byte as given, and reads the answer.
+func onWire(t *testing.T, address string, c *hostile) (int, http.Header) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	line, length := c.line, c.length
+	if line == "" {
+		line = chatPost
+	}
+	if length == "" {
+		length = fmt.Sprintf("Content-Length: %d", len(c.body))
+	}
+	go func() { // the answer may come before all is read
+		_, _ = io.WriteString(conn, line+"\r\nHost: somewhere\r\nContent-Type: application/json\r\n"+length+"\r\n"+
+			strings.Join(append(c.head, ""), "\r\n")+"\r\n"+c.body)
+	}()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Errorf("%s: %v", c.name, err)
+		return 0, nil
+	}
+	defer res.Body.Close()
+	return res.StatusCode, res.Header
+}
+
+// TestHostileReplicas: what a replica says of itself does not pass for ours.
+func TestHostileReplicas(t *testing.T) {
+	g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{
+			"X-Banyan-Replica": "evil", "X-Banyan-Peer": "evil", "X-Banyan-Matched-Tokens": "evil", "X-Request-Id": "evil",
+			"X-Client-Request-Id": "evil", "Connection": "X-Hop", "X-Hop": "evil", "Keep-Alive": "evil", "Upgrade": "evil", "Proxy-Authenticate": "evil",
+		} {
+			w.Header().Set(name, value)
+		}
+		ok(w, r)
+	})
+	a := g.chat(plainChat)
+	for name, values := range a.header {
+		if strings.Contains(strings.Join(values, " "), "evil") {
+			t.Errorf("%s: %v", name, values)
+		}
+	}
+	if a.status != 200 || a.header.Get("X-Banyan-Replica") != "r0" {
+		t.Errorf("%+v", a)
+	}
+}
