@@ -96,6 +96,7 @@ type Limits struct {
 	QueueTimeout time.Duration // longest wait in the queue, then 429 [30s]
 	FirstByte    time.Duration // a try's wait for the first byte of a streamed answer [5m]
 	Answer       time.Duration // the same for whole answers, which come when generated [30m]
+	Idle         time.Duration // between two reads of an answer that has begun; then it is cut [5m]
 	Write        time.Duration // longest a client may leave an answer unread [5m]
 	Retries      int           // tries after the first [2; negative: none]
 	RetryRatio   float64       // retries per request over time [0.2]
@@ -111,6 +112,7 @@ func (l *Limits) fill() {
 	fill(&l.QueueTimeout, 30*time.Second)
 	fill(&l.FirstByte, 5*time.Minute)
 	fill(&l.Answer, 30*time.Minute)
+	fill(&l.Idle, 5*time.Minute)
 	fill(&l.Write, 5*time.Minute)
 	fill(&l.Retries, 2)
 	fill(&l.RetryRatio, 0.2)

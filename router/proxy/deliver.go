@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -15,6 +16,9 @@ const (
 	maxHeldBytes  = 64 << 10 // of an error answer kept over a retry
 	maxUsageBytes = 1 << 20  // of a whole answer kept to find its usage
 )
+
+// errIdle ends an answer that began and stands still.
+var errIdle = errors.New("the answer stands still")
 
 // deliver passes an answer on, from its first bytes to its end.
 func (x *exchange) deliver(t *try) {
@@ -70,6 +74,8 @@ func (x *exchange) refuseStatus(t *try) {
 func (x *exchange) relay(t *try) (cut bool) {
 	s := x.newSink(t)
 	s.begin()
+	idle := time.AfterFunc(x.limits.Idle, func() { t.cancel(errIdle) })
+	defer idle.Stop()
 	data, err := t.first, t.firstErr
 	for {
 		if len(data) > 0 {
@@ -82,6 +88,7 @@ func (x *exchange) relay(t *try) (cut bool) {
 		if err != nil {
 			break
 		}
+		idle.Reset(x.limits.Idle)
 		var n int
 		n, err = t.res.Body.Read(t.buffer[:])
 		data = t.buffer[:n]
@@ -91,6 +98,9 @@ func (x *exchange) relay(t *try) (cut bool) {
 		return false
 	}
 	t.result.Err, t.result.Cause = err, CauseReset
+	if errors.Is(context.Cause(t.ctx), errIdle) {
+		t.result.Err, t.result.Cause = errIdle, CauseTimeout
+	}
 	if t.result.ClientGone = x.r.Context().Err() != nil; t.result.ClientGone {
 		t.result.Err, t.result.Cause = x.r.Context().Err(), CauseNone
 	}
