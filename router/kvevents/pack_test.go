@@ -193,3 +193,21 @@ func TestPackSideGroupIsNotMain(t *testing.T) {
 		t.Fatalf("op %+v", op)
 	}
 }
+
+// A medium nobody told us about, and storage that is not the replica's own,
+// are no facts about it.
+func TestTiersOfMedia(t *testing.T) {
+	for medium, want := range map[[2]string]string{
+		{"GPU", ""}: "gpu", {"", ""}: "gpu", {"GPU", "REMOTE"}: "gpu", {"CPU", ""}: "cpu", {"CPU_PINNED", ""}: "cpu", {"CPU_TIER2", "LOCAL"}: "cpu",
+		{"STORAGE", "LOCAL"}: "disk", {"FS", "LOCAL"}: "disk",
+		{"STORAGE", "REMOTE"}: "", {"STORAGE", ""}: "", {"FS", ""}: "", {"OBJ", "LOCAL"}: "", {"EXTERNAL", ""}: "", {"HBM9", ""}: "", {"gpu", ""}: "",
+	} {
+		got := ""
+		if tier, own := tierOf(medium[0], medium[1]); own {
+			got = map[crdt.Tier]string{crdt.TierGPU: "gpu", crdt.TierCPU: "cpu", crdt.TierDisk: "disk"}[tier]
+		}
+		if got != want {
+			t.Errorf("%q, %q is tier %q, want %q", medium[0], medium[1], got, want)
+		}
+	}
+}
