@@ -124,14 +124,14 @@ func oneIf(on bool) float64 {
 
 // configHash is equal on peers whose configured replicas, discovery, policy and
 // grid are equal; 32 bits, so that a float carries it. What discovery finds is
-// left out: peers learn it a moment apart.
+// and engines tell is left out: peers learn it a moment apart.
 func (p *Peer) configHash() uint32 {
 	h := sha256.New()
 	fmt.Fprint(h, p.config().Policy, p.config().Grid, p.config().Tokenizer, p.config().IsolateBy, p.config().Routing)
 	d := &p.config().Discovery
 	fmt.Fprint(h, d.DNS, d.Kubernetes.Selector, d.Kubernetes.Namespace, d.Kubernetes.Port)
 	for _, r := range p.fleet.List() {
-		if r.Source != fleet.SourceStatic {
+		if r.Source != fleet.SourceStatic || r.Told {
 			continue
 		}
 		s := r.Spec

@@ -149,6 +149,7 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 				c.Replicas = append(c.Replicas, fleet.Spec{URL: srv.URL, Rank: rank, Engine: "sglang"})
 			}
 		})
+		hash := p.configHash()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); p.fleet.Run(ctx) }()
@@ -159,6 +160,9 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 		}
 		cancel()
 		<-done
+		if p.configHash() != hash {
+			t.Errorf("what an engine tells changes the hash of the configuration (%d listed)", listed)
+		}
 		if got := p.fleetProblems(); len(got) != want {
 			t.Errorf("%d of 3 ranks are listed: %+v", listed, got)
 		}

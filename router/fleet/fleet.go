@@ -120,12 +120,13 @@ func (f *Fleet) rebuildLocked(now time.Time, late bool) {
 					continue
 				}
 				names[spec.Name], streams[id] = true, true
-				if r := known[id]; r != nil && r.Source == from && r.Spec.same(&spec) {
+				told := spec.Rank != base.Rank && base.Ranks == 0
+				if r := known[id]; r != nil && r.Source == from && r.Told == told && r.Spec.same(&spec) {
 					next = append(next, r)
 					continue
 				}
 				r := newReplica(spec, now)
-				r.Source, r.slowStart = from, f.cfg.SlowStart
+				r.Source, r.Told, r.slowStart = from, told, f.cfg.SlowStart
 				if late {
 					r.rose.Store(now.UnixMilli())
 				} else if first := known[base.Stream()]; first != nil && spec.Rank != base.Rank {

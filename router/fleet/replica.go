@@ -24,6 +24,7 @@ type Replica struct {
 	Stream crdt.StreamID
 	Since  time.Time // listed since
 	Source string    // who listed it: static, dns or kubernetes
+	Told   bool      // nobody listed this rank: the engine told of it
 
 	slowStart time.Duration // length of the ramp, immutable
 	up        atomic.Bool
