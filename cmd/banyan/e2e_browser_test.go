@@ -133,11 +133,10 @@ func (b *browser) call(session, method string, params, into any) {
 	if session != "" {
 		message["sessionId"] = session
 	}
-	data, err := json.Marshal(message)
-	if err != nil || gone {
-		b.t.Fatalf("%s: %v, browser gone: %v", method, err, gone)
+	if gone {
+		b.t.Fatalf("%s: the browser is gone", method)
 	}
-	if _, err := b.in.Write(append(data, 0)); err != nil {
+	if err := b.write(message); err != nil {
 		b.t.Fatalf("%s: %v", method, err)
 	}
 	select {
@@ -155,33 +154,56 @@ func (b *browser) call(session, method string, params, into any) {
 	}
 }
 
+func (b *browser) write(message map[string]any) error {
+	data, err := json.Marshal(message)
+	if err == nil {
+		_, err = b.in.Write(append(data, 0)) // one write each: safe from several goroutines
+	}
+	return err
+}
+
 // tab is one page. What it complains of and what it asks for is kept.
 type tab struct {
 	*browser
 	t       *testing.T // of the tab, where failures are told
 	session string
 
+	// key is the password that the tab gives when it is asked; set before it is
+	// opened.
+	key string
+
 	// Guarded by browser.mu.
 	complaints []string // of the console, of scripts, of the content policy
 	asked      []string // addresses
+	prompted   int      // times it was asked for a key
 }
 
-func (b *browser) open(t *testing.T, address string) *tab {
+func (b *browser) open(t *testing.T, address string) *tab { return b.openWith(t, address, "") }
+
+// openWith opens a page that may ask for an admin key.
+func (b *browser) openWith(t *testing.T, address, key string) *tab {
 	t.Helper()
 	var target struct {
 		ID string `json:"targetId"`
 	}
-	b.call("", "Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	var own struct { // without what other tabs were told, keys above all
+		ID string `json:"browserContextId"`
+	}
+	b.call("", "Target.createBrowserContext", map[string]any{}, &own)
+	b.call("", "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": own.ID}, &target)
 	var attached struct {
 		Session string `json:"sessionId"`
 	}
 	b.call("", "Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &attached)
-	p := &tab{browser: b, t: t, session: attached.Session}
+	p := &tab{browser: b, t: t, key: key, session: attached.Session}
 	b.mu.Lock()
 	b.tabs[p.session] = p
 	b.mu.Unlock()
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "Audits"} {
 		p.do(domain+".enable", nil, nil)
+	}
+	if key != "" {
+		p.do("Fetch.enable", map[string]any{"handleAuthRequests": true}, nil)
 	}
 	p.view(1440, 900, "light")
 	p.visit(address)
@@ -208,6 +230,7 @@ func (p *tab) heard(method string, params json.RawMessage) {
 		Args    []struct{ Value any }
 		Request struct{ URL string }
 		Issue   struct{ Code string }
+		Paused  string `json:"requestId"`
 	}
 	_ = json.Unmarshal(params, &m)
 	switch method {
@@ -225,9 +248,22 @@ func (p *tab) heard(method string, params json.RawMessage) {
 		if m.Issue.Code == "ContentSecurityPolicyIssue" {
 			p.complaints = append(p.complaints, string(params))
 		}
+	case "Fetch.requestPaused":
+		p.answer("Fetch.continueRequest", map[string]any{"requestId": m.Paused})
+	case "Fetch.authRequired":
+		p.prompted++
+		p.answer("Fetch.continueWithAuth", map[string]any{"requestId": m.Paused, "authChallengeResponse": map[string]string{
+			"response": "ProvideCredentials", "username": "me", "password": p.key,
+		}})
 	case "Network.requestWillBeSent":
 		p.asked = append(p.asked, m.Request.URL)
 	}
+}
+
+// answer tells the browser how to go on; nobody waits for what it says.
+func (p *tab) answer(method string, params map[string]any) {
+	p.last++
+	_ = p.write(map[string]any{"id": p.last, "method": method, "params": params, "sessionId": p.session})
 }
 
 // judge fails on any complaint and on requests that leave origin.
