@@ -93,6 +93,12 @@ func drawLately(d *Drawing, r *Requests) {
 		is = &Recent{}
 	}
 	d.Cells["cached"] = ratio(is.CachedTokens, is.PromptTokens)
+	if r.Total == 0 {
+		for _, name := range []string{"cached", "ttft", "added"} {
+			d.Cells[name], d.Cells[name+"Note"] = "-", "nothing yet"
+		}
+		return
+	}
 	d.Cells["cachedNote"] = fmt.Sprintf("%s foreseen; since the start %s of %s", ratio(is.MatchedTokens, is.PromptTokens),
 		ratio(r.CachedTokens, r.PromptTokens), count(r.PromptTokens))
 	if is.PromptTokens > 0 {
@@ -134,7 +140,7 @@ func drawReplicas(s *Status) []Row {
 			"name": r.Name, "url": r.URL, "engine": engineText(&r), "role": r.Role, "state": stateText(&r),
 			"inflight": fmt.Sprint(r.Inflight), "uncached": count(uint64(max(r.Uncached, 0))), "cached": share(r.Cached), "kv": share(r.KVUse),
 			"blocks": count(r.Stream.Facts), "stream": r.Stream.State, "action": "drain", "detail": streamText(&r), "mark": marks[levelOf(r.State)],
-			"streamMark": marks[levelOf(r.Stream.State)],
+			"streamMark": marks[levelOf(r.Stream.State)], "levels": " state-" + levelOf(r.State) + " stream-" + levelOf(r.Stream.State),
 		}
 		if r.State == "draining" {
 			row.Cells["action"] = "undrain"
@@ -145,6 +151,10 @@ func drawReplicas(s *Status) []Row {
 		rows = append(rows, row)
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(severity[b.Class], severity[a.Class]) })
+	for i := range rows {
+		rows[i].Class += rows[i].Cells["levels"]
+		delete(rows[i].Cells, "levels")
+	}
 	return rows
 }
 
@@ -216,7 +226,7 @@ func drawPeers(s *Status) []Row {
 	rows, square, no := []Row{}, columns(s) != nil, 0
 	for _, p := range s.Peers {
 		word := peerWord(&p)
-		row := Row{Key: p.ID, Class: levelOf(word)}
+		row := Row{Key: p.ID, Class: levelOf(word) + " state-" + levelOf(word)}
 		row.Cells = map[string]string{
 			"name": p.Name, "address": p.Address, "state": word, "mark": marks[levelOf(word)], "rate": number(p.Rate, 1), "age": millis(p.ViewAgeMs),
 			"facts": maybe(p.Facts, count), "memory": maybe(p.Memory, sizeText), "version": dash(p.Version), "worst": worst(&p, s.Peers), "no": "",
