@@ -104,7 +104,7 @@ func (p *Peer) live(ctx context.Context) error {
 }
 
 // drain is the clean way out: (1) not ready, no ownership, Connection: close
-// on every answer; (2) wait until the balancer saw it; (3) close the listener;
+// on every answer; (2) wait until the balancer saw it; (3) close the listener, losing nobody;
 // (4) let streams finish and keep idle connections a little; then load is zero
 // and (5) serf is left, in live. http.Server.Shutdown would not do: it closes a
 // connection the moment its last stream ends, and the client may just then
@@ -114,7 +114,8 @@ func (p *Peer) drain(clients *connections) {
 	p.mesh.setTags(false, true)
 	p.log.Info("draining", "delay", p.config().Drain.Delay, "timeout", p.config().Drain.Timeout)
 	time.Sleep(p.config().Drain.Delay)
-	p.public.Close()
+	_ = closeAfterLastCall(p.public)
+	time.Sleep(retireTick) // for the last one accepted to be noted
 	end, cancel := context.WithTimeout(context.Background(), p.config().Drain.Timeout)
 	defer cancel()
 	if cut := clients.retire(end, min(idleLinger, p.config().Drain.Delay)); cut > 0 {

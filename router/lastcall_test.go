@@ -1,0 +1,90 @@
+package router
+
+import (
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Clients knock again and again while a slow server closes its listener. Each
+// is served or refused; none is accepted by the kernel and then reset.
+func TestLastCallLosesNobody(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("skipped: the kernel does not tell who waits")
+	}
+	for range 10 {
+		knock(t, closeAfterLastCall)
+	}
+}
+
+func knock(t *testing.T, closeListener func(net.Listener) error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server, clients sync.WaitGroup
+	server.Go(func() {
+		for {
+			time.Sleep(time.Millisecond) // so that connections wait
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server.Go(func() {
+				_, _ = io.ReadFull(c, make([]byte, 1))
+				_, _ = c.Write([]byte("!"))
+				_ = c.Close()
+			})
+		}
+	})
+	var served, refused atomic.Int64
+	closing := make(chan struct{})
+	for range 8 {
+		clients.Go(func() {
+			for {
+				switch err := ask(l.Addr().String()); {
+				case errors.Is(err, syscall.ECONNREFUSED):
+					refused.Add(1)
+					return
+				case err != nil:
+					t.Errorf("a client was neither served nor refused: %v", err)
+					return
+				}
+				if served.Add(1) == 20 {
+					close(closing)
+				}
+				time.Sleep(15 * time.Millisecond)
+			}
+		})
+	}
+	<-closing
+	if err := closeListener(l); err != nil {
+		t.Error(err)
+	}
+	clients.Wait()
+	server.Wait()
+	if refused.Load() != 8 {
+		t.Errorf("served %d times, refused %d of 8 clients", served.Load(), refused.Load())
+	}
+}
+
+func ask(address string) error {
+	c, err := net.DialTimeout("tcp", address, 20*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := c.Write([]byte("?")); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(c, make([]byte, 1))
+	return err
+}
