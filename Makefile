@@ -42,7 +42,7 @@ clean: ## remove what was built
 	rm -rf bin out
 
 e2e: ## real processes on loopback, from the command line down
-	$(GO) test -tags e2e -count 1 -timeout 15m ./cmd/banyan
+	$(GO) test -tags e2e -count 1 -timeout 25m ./cmd/banyan
 
 mutants: ## apply each deliberate bug and show the test that kills it
 	$(GO) test -tags mutants -count 1 -timeout 60m -v ./cmd/banyan -run 'TestMutants'

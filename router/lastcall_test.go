@@ -49,7 +49,7 @@ func knock(t *testing.T, closeListener func(net.Listener) error) {
 	for range 8 {
 		clients.Go(func() {
 			for {
-				switch err := ask(l.Addr().String()); {
+				switch err := knockOnce(l.Addr().String()); {
 				case errors.Is(err, syscall.ECONNREFUSED):
 					refused.Add(1)
 					return
@@ -75,7 +75,7 @@ func knock(t *testing.T, closeListener func(net.Listener) error) {
 	}
 }
 
-func ask(address string) error {
+func knockOnce(address string) error {
 	c, err := net.DialTimeout("tcp", address, 20*time.Second)
 	if err != nil {
 		return err
