@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,12 +127,8 @@ func TestAdmissionFaultsAreNamed(t *testing.T) {
 }
 
 func containsKey(err error, key string) bool {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return false
-	}
-	for _, one := range joined.Unwrap() {
-		if text := one.Error(); len(text) > len(key) && text[:len(key)] == key {
+	for line := range strings.Lines(err.Error()) {
+		if strings.HasPrefix(line, key) {
 			return true
 		}
 	}

@@ -29,7 +29,8 @@ const followEvery = time.Second
 // may come in (whether there are keys, TLS, tenants) is not among them: a file
 // cut short must not open a door.
 var reloadable = []string{
-	"replicas", "policy", "routing", "http.policy_override", "limits", "drain", "admin.hosts", "ingest.token", "mesh.key", "log.level",
+	"replicas", "policy", "routing", "http.policy_override", "limits", "drain", "admin.hosts", "ingest.token",
+	"admission.replica_limit", "admission.engine_queue", "admission.kv_load", "mesh.key", "log.level",
 }
 
 // fixed are the exceptions: sizes given at the start, and what all peers of a
