@@ -41,8 +41,8 @@ func pickTTFT(q *query) (int, Reason) {
 func (q *query) spread(winner int) (int, bool) {
 	cfg := &q.cfg.TTFT
 	own := q.prefill[winner]
-	if cfg.Spread == 0 {
-		return 0, false
+	if cfg.Spread == 0 || cfg.StreamWeight*float64(q.cands[winner].Streams) <= cfg.HolderSteps {
+		return 0, false // nobody has so many fewer
 	}
 	b := best{q: q, pos: -1, quiet: true}
 	for _, i := range q.live {
