@@ -7,6 +7,8 @@ GOFUMPT       = mvdan.cc/gofumpt@v0.12.0
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 10s
 BENCHTIME ?= 1s
+SOAKTIME ?= 2m
+MUTANTS  ?= .
 
 .PHONY: deploy-check help build demo test check bench sim fuzz e2e mutants soak clean
 
@@ -44,5 +46,11 @@ clean: ## remove what was built
 e2e: ## real processes on loopback, from the command line down
 	$(GO) test -tags e2e -count 1 -timeout 25m ./cmd/banyan
 
-mutants: ## apply each deliberate bug and show the test that kills it
-	$(GO) test -tags mutants -count 1 -timeout 60m -v ./cmd/banyan -run 'TestMutants'
+mutants: ## apply each deliberate bug (MUTANTS=FOLDER: of one list), table of who kills it
+	$(GO) test -tags mutants -count 1 -timeout 0 -v ./cmd/banyan -run 'TestMutants/$(MUTANTS)'
+
+fuzz: ## every fuzz target for FUZZTIME (10s), one after the other, with a table
+	FUZZTIME=$(FUZZTIME) $(GO) test -tags fuzz -count 1 -timeout 0 ./cmd/banyan -run '^TestFuzz$$'
+
+soak: ## real peers and replicas under load, kills, drains and restarts for SOAKTIME (2m)
+	SOAKTIME=$(SOAKTIME) $(GO) test -tags 'e2e soak' -count 1 -timeout 0 -v ./cmd/banyan -run '^TestSoak$$'
