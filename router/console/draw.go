@@ -78,6 +78,9 @@ func drawStatus(s *Status) Drawing {
 		"meshNote": fmt.Sprintf("What one peer hears the others know %s later (99 %%: %s). %d streams differ. Received %s, sent %s.",
 			millis(s.Mesh.PropagationMs.P50), millis(s.Mesh.PropagationMs.P99), s.Mesh.Divergent, sum(s.Mesh.BytesIn), sum(s.Mesh.BytesOut)),
 	}
+	if q := s.Queue; q != nil && q.Waiting > 0 {
+		d.Cells["rateNote"] += fmt.Sprintf(", %d waiting for room", q.Waiting)
+	}
 	if known {
 		d.Cells["rate"], d.Sparks["rate"] = fmt.Sprintf("%.1f", rate), rate
 	}
