@@ -1,0 +1,121 @@
+package router
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/kvevents"
+)
+
+// source is what brings a stream's events: a Subscriber, or a Poller of an
+// engine whose events are drained when read.
+type source interface {
+	Run(ctx context.Context) error
+	Fetch(want []crdt.Span)
+	Status() kvevents.Status
+}
+
+// fed says how a replica's events come.
+type fed uint8
+
+const (
+	fedNot    fed = iota // no events
+	fedDialed            // owners dial the engine's PUB socket
+	fedPolled            // one owner polls
+	fedHub               // the engine dials any peer: all are ready to take them
+)
+
+// feed is all that decides how a replica's events are read. A stream whose
+// feed changes is followed anew.
+type feed struct {
+	how                           fed
+	engine, events, replay, topic string
+}
+
+func (g *ingest) fed(r *fleet.Replica) feed {
+	f := r.Facts()
+	switch {
+	case r.Spec.Kind == "pool" || f.Engine == "" || g.misfit(&f) != "":
+		return feed{}
+	case f.Engine == "trtllm":
+		if f.Events == "" && !g.peer.config().Ingest.Poll || !g.polls(r) {
+			return feed{}
+		}
+		return feed{how: fedPolled, engine: f.Engine}
+	case f.Events != "" && f.Events != fleet.Poll:
+		return feed{fedDialed, f.Engine, f.Events, f.Replay, f.Topic}
+	case g.hub != nil:
+		return feed{how: fedHub, engine: f.Engine, replay: f.Replay, topic: f.Topic}
+	}
+	return feed{}
+}
+
+// misfit says why the events of an SGLang replica cannot be used, before any
+// came: there a page of 1 means an event a token. Of the other engines a page
+// is told for all cache groups together, so their events decide.
+func (g *ingest) misfit(f *fleet.Facts) string {
+	if f.Engine != kvevents.SGLang.String() || f.BlockSize == 0 || f.BlockSize%g.peer.config().Grid == 0 {
+		return ""
+	}
+	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.peer.config().Grid}
+	return cfg.Cure(f.BlockSize)
+}
+
+// polls reports whether a replica is the lowest listed rank of its URL: one
+// poll drains the events of all ranks.
+func (g *ingest) polls(r *fleet.Replica) bool {
+	return !slices.ContainsFunc(g.peer.fleet.List(), func(o *fleet.Replica) bool {
+		return o.Spec.URL == r.Spec.URL && o.Spec.Rank < r.Spec.Rank
+	})
+}
+
+// source makes what brings a replica's events.
+func (g *ingest) source(r *fleet.Replica, way feed) (source, error) {
+	logger := g.peer.log.Named("kvevents")
+	if way.how == fedPolled {
+		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.peer.config().Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger}
+		if r.Spec.Credentials != "" {
+			cfg.Header = http.Header{"Authorization": {"Bearer " + r.Spec.Credentials}}
+		}
+		p, err := kvevents.NewPoller(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return polled{p}, nil
+	}
+	engine, err := kvevents.ParseEngine(way.engine)
+	if err != nil {
+		return nil, err
+	}
+	return kvevents.NewSubscriber(kvevents.Config{
+		Stream: r.Stream, Engine: engine, Events: way.events, Replay: way.replay, Topic: way.topic,
+		Grid: g.peer.config().Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger,
+	})
+}
+
+// hostOf is how an engine that dials us names itself in its topic.
+func hostOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return base
+	}
+	return u.Host
+}
+
+// polled makes a Poller a source: its engine has no replay, so there is
+// nothing to fetch.
+type polled struct{ *kvevents.Poller }
+
+func (polled) Fetch([]crdt.Span) {}
+
+func (p polled) Status() kvevents.Status {
+	all := p.Poller.Status()
+	if len(all) == 0 {
+		return kvevents.Status{State: "polling"}
+	}
+	return all[0]
+}
