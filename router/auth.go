@@ -40,6 +40,11 @@ func (p *Peer) guardClients(next http.Handler) http.Handler {
 				refuse(w, code, "invalid_tenant", why)
 				return
 			}
+			// Only what is understood can be kept apart.
+			if r.Method != http.MethodGet && openai.EndpointOf(r.URL.Path) == openai.Other {
+				refuse(w, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

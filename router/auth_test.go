@@ -95,3 +95,22 @@ func TestAKeyBindsItsTenant(t *testing.T) {
 		}
 	}
 }
+
+// A path that gets no salt would share the engine's cache between tenants.
+func TestTenantsGetNoPathThatCannotBeIsolated(t *testing.T) {
+	for isolate, want := range map[string]int{"": 200, "X-Tenant": 404} {
+		h := guarding(t, func(c *Config) { c.IsolateBy = isolate }).guardClients(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		for path, code := range map[string]int{
+			"/v1/messages": want, "/v1/score": want, "/v1/chat/completions": 200, "/v1/completions": 200, "/v1/responses": 200, "/v1/embeddings": 200, "/tokenize": 200,
+		} {
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, nil)); w.Code != code {
+				t.Errorf("isolate_by %q, %s: %d, want %d", isolate, path, w.Code, code)
+			}
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/models", nil)); w.Code != 200 {
+			t.Errorf("models: %d", w.Code)
+		}
+	}
+}

@@ -180,6 +180,7 @@ func readFile(path string, cfg *router.Config) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if err := keyFaults(&doc, reflect.TypeOf(cfg).Elem()); err != nil {
+		_ = yaml.Unmarshal(data, cfg) // what is right counts, so that no other fault is made up
 		return fmt.Errorf("%s:\n%w", path, err)
 	}
 	if err := strictYAML(data, cfg); err != nil {
