@@ -91,6 +91,9 @@ func mutantFiles(t *testing.T, root string) []string {
 	return files
 }
 
+// violated finds the property and the seed that a run of the simulation tells.
+var violated = regexp.MustCompile(`seed (\d+): (\w+) at `)
+
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*)|^(FAIL\s+\S+ \[build failed\])`)
 
 // TestMutants applies each mutant through a build overlay (the tree is not
@@ -145,8 +148,6 @@ func tellMutants(all []verdict) {
 		by := v.killer
 		if v.alive != "" {
 			by = "ALIVE: " + v.alive
-		} else if v.args != "" {
-			by += " (" + v.args + ")"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.group, v.name, v.file, by)
 	}
@@ -208,6 +209,10 @@ func (m mutant) fate(t *testing.T, root string) (killer, alive string) {
 	case found[3] != "":
 		return "", "it does not build:\n" + string(out)
 	default:
-		return found[1] + found[2], ""
+		killer = found[1] + found[2]
+		if v := violated.FindSubmatch(out); v != nil {
+			killer = fmt.Sprintf("%s/%s, seed %s", found[1], v[2], v[1])
+		}
+		return killer, ""
 	}
 }
