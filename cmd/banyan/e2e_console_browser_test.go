@@ -43,6 +43,10 @@ func TestConsolePagesInABrowser(t *testing.T) {
 					if wide > 0 {
 						t.Errorf("%s: %d pixels stick out", where, wide)
 					}
+					p.eval(`Math.max(...['replicas', 'peers'].map(id => (e => e.scrollWidth - e.clientWidth)(document.querySelector('#' + id + ' .scroll'))))`, &wide)
+					if wide > 0 {
+						t.Errorf("%s: %d pixels of a table are cut off", where, wide)
+					}
 					p.shoot(where)
 					if axe != "" && (v.name == "laptop" || v.name == "phone" && scheme == "light") {
 						p.accessible(where, axe)

@@ -49,8 +49,8 @@ type Drawing struct {
 
 func drawStatus(s *Status) Drawing {
 	d := Drawing{Level: s.Level, Problems: s.Problems, Sparks: map[string]float64{}}
-	byHits := false
-	d.Tree, byHits = Forest(s.Prefixes, s.Grid)
+	tree, byHits := Forest(s.Prefixes, s.Grid)
+	d.Tree = tree
 	d.Unit = "of cached blocks"
 	if byHits {
 		d.Unit = "of the last prompts here that found it cached"
@@ -193,6 +193,7 @@ func streamText(r *Replica) string {
 	if q.Detail != "" && q.Detail != r.Reason {
 		add("%s", q.Detail)
 	}
+	add("%s", engineText(r))
 	add("heard by %s", dash(strings.Join(q.Owners, ", ")))
 	add("epoch %x", q.Epoch)
 	add("all known up to %d, %d holes, %d spans lost", q.Floor, q.Holes, q.Lost)

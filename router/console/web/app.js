@@ -84,7 +84,7 @@ function matrix(d) {
   const names = d.columns ?? []
   document.documentElement.classList.toggle('wide-mesh', !names.length)
   $('.matrix').hidden = !names.length
-  byId('peers').classList.toggle('broad', names.length > 6)
+  byId('peers').classList.toggle('broad', names.length > 4)
   if (names.length) same(byId('peer-head'), names.length, 'th').forEach((th, i) => { th.scope = 'col'; th.className = 'n age'; th.title = names[i]; put(th, String(i + 1)) })
   else all('#peer-head .age').forEach(e => e.remove())
   d.peers.forEach((p, row) => {
