@@ -178,9 +178,10 @@ func TestVersionSkew(t *testing.T) { // property 17
 		first := rapid.IntRange(0, 2).Draw(t, "first")
 		cfg := gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed")}
 		cfg.Tweak = func(i int, c *gossip.Config) {
-			if i == later {
+			switch i {
+			case later:
 				c.MinVersion, c.MaxVersion = 1, 3
-			} else if i == first {
+			case first:
 				c.MinVersion, c.MaxVersion = 1, 1
 			}
 		}

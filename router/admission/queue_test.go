@@ -56,13 +56,14 @@ func (m *model) push(t *rapid.T) {
 	}
 	own := m.count(func(w *Waiter) bool { return w.Tenant == r.Tenant })
 	w, displaced, why := m.q.Push(m.now, r)
-	switch {
-	case why == Full:
+	switch why {
+	case Accepted:
+	case Full:
 		if len(m.waiting) < m.cfg.Limit && own < m.q.cfg.TenantLimit {
 			t.Fatalf("A1: refused with %d waiting", len(m.waiting))
 		}
 		return
-	case why == Deadline:
+	case Deadline:
 		if !r.Early {
 			t.Fatal("refused for a deadline it has not")
 		}

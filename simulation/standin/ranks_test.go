@@ -44,7 +44,7 @@ func TestRanksAreServersOfTheirOwnBehindOneURL(t *testing.T) {
 			t.Errorf("%s: no series of rank 2", engine)
 		}
 		for rank, st := range s.State().Ranks {
-			if want := map[int]uint64{1: 2, 2: 1}[rank]; uint64(st.Finished) < want {
+			if want := map[int]uint64{1: 2, 2: 1}[rank]; st.Finished < want {
 				t.Errorf("%s: rank %d finished %d", engine, rank, st.Finished)
 			}
 		}
