@@ -119,6 +119,7 @@ func (c *Core) unsend(p *peer, cn *conn) {
 		c.reowe(p, cn)
 	} else {
 		p.needFull, p.inDigest = true, false
+		p.scrapes, p.vitals = nil, nil // what was under way is told again
 		p.asks = nil
 	}
 	c.dropDonor(p)

@@ -47,6 +47,7 @@ type Core struct {
 	heartbeatDue int64
 	digestDue    int64
 	predictDue   int64
+	scratch      []byte
 	pushDue      int64 // when own slots must go; 0 none wait
 	pushedAt     int64
 

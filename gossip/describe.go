@@ -3,6 +3,8 @@ package gossip
 import (
 	"fmt"
 	"strings"
+
+	"github.com/banyan-llm/banyan/crdt"
 )
 
 // Describe puts one frame into words, for transcripts and debug logs. It
@@ -46,6 +48,10 @@ func (w *Describer) payload(k kind, r *reader) (string, error) {
 		return s + [4]string{"", " answer", "", " answer: snapshot follows"}[flags&3], err
 	case kindPacked:
 		return w.packed(r)
+	case kindTally:
+		return fmt.Sprintf("tally of %d buckets", r.uvarint()), r.err
+	case kindDetails:
+		return w.details(r)
 	case kindDigest:
 		return describeDigest(r)
 	case kindWant:
@@ -97,4 +103,31 @@ func (w *Describer) packed(r *reader) (string, error) {
 		out = append(out, fmt.Sprintf("%s epoch %d %v lost %v age %d ms", d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost, age))
 	}
 	return strings.Join(out, "; "), r.err
+}
+
+// details describes the digests of a round that found a difference.
+func (w *Describer) details(r *reader) (string, error) {
+	flags, _ := r.u8(), r.uvarint()
+	n := r.uvarint()
+	for range min(n, uint64(len(r.b))) {
+		r.uvarint()
+	}
+	var out []string
+	for range min(r.uvarint(), uint64(len(r.b))) {
+		x := w.told.take(r)
+		if x == nil {
+			return "", r.err
+		}
+		d, rest, err := crdt.DecodePackedDigest(r.b, r.clock*1000)
+		if err != nil {
+			return "", err
+		}
+		r.b = rest
+		out = append(out, fmt.Sprintf("%s epoch %d floor %d above %v count %d", x.stream, d.Context.Epoch, d.Context.Floor, d.Context.Above, d.Base.Count))
+	}
+	s := fmt.Sprintf("details of %d buckets [%s]", n, strings.Join(out, "; "))
+	if flags&detailsReply != 0 && n > 0 {
+		s += " reply please"
+	}
+	return s, r.err
 }

@@ -31,7 +31,12 @@ func (c *Core) digestRound() {
 	}
 	if len(up) > 0 {
 		c.stats.Rounds++
-		c.sendDigest(up[c.cfg.Rand.IntN(len(up))], true)
+		p := up[c.cfg.Rand.IntN(len(up))]
+		if p.conns[Fast].version >= packedVersion {
+			c.sendTally(p)
+		} else {
+			c.sendDigest(p, true)
+		}
 	}
 }
 
@@ -74,7 +79,15 @@ func (c *Core) digestPage(flags byte, ids []crdt.StreamID) []byte {
 
 // appendTables appends loads, scrapes, vitals, intents and prediction sums.
 func (c *Core) appendTables(b []byte) []byte {
-	all := c.state.AllLoads(nil)
+	b = c.appendLoads(b, c.state.AllLoads(nil))
+	b = crdt.AppendScrapes(b, c.state.Scrapes())
+	b = crdt.AppendVitals(b, c.state.Vitals())
+	b = crdt.AppendIntents(b, c.state.Intents())
+	return crdt.AppendPredictionSums(b, c.closedSums())
+}
+
+// appendLoads appends registers by peer, as far as there is room.
+func (c *Core) appendLoads(b []byte, all []crdt.PeerLoads) []byte {
 	slices.SortFunc(all, func(a, b crdt.PeerLoads) int { return slices.Compare(a.Peer[:], b.Peer[:]) })
 	b = putU32(b, uint32(len(all)))
 	for _, l := range all {
@@ -82,10 +95,7 @@ func (c *Core) appendTables(b []byte) []byte {
 		b = append(b, l.Peer[:]...)
 		b = crdt.AppendLoads(b, l.Loads[:min(len(l.Loads), room)])
 	}
-	b = crdt.AppendScrapes(b, c.state.Scrapes())
-	b = crdt.AppendVitals(b, c.state.Vitals())
-	b = crdt.AppendIntents(b, c.state.Intents())
-	return crdt.AppendPredictionSums(b, c.closedSums())
+	return b
 }
 
 // digestFrame compares every stream, joins the tables, and answers if asked.
@@ -208,17 +218,8 @@ func (c *Core) clearDivergence(id crdt.PeerID) {
 
 // joinTables joins what rides on the last frame of a digest.
 func (c *Core) joinTables(p *peer, r *reader) error {
-	for range r.count(16) {
-		id := r.peer()
-		loads, err := readLoads(r)
-		if err != nil {
-			return fmt.Errorf("digest: loads: %w", err)
-		}
-		// Invariant I8: only peers that are alive here have registers here, so
-		// that a relayed table cannot bring a dead peer's load back.
-		if id == p.id || c.peers[id] != nil {
-			c.state.JoinLoads(id, loads)
-		}
+	if err := c.takeLoads(p, r); err != nil {
+		return err
 	}
 	scrapes, err := read(r, crdt.DecodeScrapes)
 	if err != nil {
@@ -240,5 +241,22 @@ func (c *Core) joinTables(p *peer, r *reader) error {
 	c.state.JoinVitals(vitals)
 	c.joinIntents(p, intents)
 	c.comparePredictions(p, sums)
+	return r.err
+}
+
+// takeLoads joins registers that somebody passes on.
+func (c *Core) takeLoads(p *peer, r *reader) error {
+	for range r.count(16) {
+		id := r.peer()
+		loads, err := readLoads(r)
+		if err != nil {
+			return fmt.Errorf("digest: loads: %w", err)
+		}
+		// Invariant I8: only peers that are alive here have registers here, so
+		// that a relayed table cannot bring a dead peer's load back.
+		if id == p.id || c.peers[id] != nil {
+			c.state.JoinLoads(id, loads)
+		}
+	}
 	return r.err
 }

@@ -5,7 +5,8 @@
 // facts.
 //
 // How a slot travels: an owner pushes what it ingested to every peer, once. A
-// digest round compares contexts and sums with a random peer every 1-2 s. The
+// digest round compares contexts and sums with a random peer every 1-2 s, by
+// bucket first and stream by stream only where buckets differ. The
 // side that lacks something asks for it (want) and is answered from the ring
 // or, past that, by a snapshot.
 //

@@ -23,11 +23,13 @@ const (
 	kindSession  // reserved: session bindings
 	kindFragment // one piece of a frame that is too long for one
 	kindPacked   // slots of many streams; from packedVersion on, counted as slots
+	kindTally    // begins a digest round; from packedVersion on, counted as digest
+	kindDetails  // goes on with it
 	kinds
 )
 
 // kindNames are the closed list of the frame label in metrics.
-var kindNames = [kinds]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment", "slots"}
+var kindNames = [kinds]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment", "slots", "digest", "digest"}
 
 // String is the frame name of the protocol.
 func (k kind) String() string {

@@ -70,3 +70,34 @@ func keyedCore(t *testing.T, k *keyed) *Core {
 	c.state = k
 	return c
 }
+
+// TestUnequalKeysDifferInTheTally: keys alone make a bucket differ, and equal
+// streams make no bucket differ, whatever the time of the last slot.
+func TestUnequalKeysDifferInTheTally(t *testing.T) {
+	base := crdt.Digest{Context: crdt.Context{Epoch: 5, Anchor: 1, Floor: 9, LastTS: 3}, Base: crdt.Sum{Count: 3, Facts: 7, Linked: 3, KeyXOR: 1}}
+	tally := func(change func(*crdt.Digest)) uint64 {
+		k := &keyed{digest: base}
+		change(&k.digest)
+		return keyedCore(t, k).tallyStreams(1).sums[0]
+	}
+	want := tally(func(*crdt.Digest) {})
+	if tally(func(d *crdt.Digest) { d.Context.LastTS = 4 }) != want {
+		t.Error("the time of the last slot counts")
+	}
+	for name, change := range map[string]func(*crdt.Digest){
+		"linked": func(d *crdt.Digest) { d.Base.Linked = 2 },
+		"keys":   func(d *crdt.Digest) { d.Base.KeyXOR = 2 },
+		"facts":  func(d *crdt.Digest) { d.Base.Facts = 2 },
+		"count":  func(d *crdt.Digest) { d.Base.Count = 2 },
+		"floor":  func(d *crdt.Digest) { d.Context.Floor = 10 },
+		"anchor": func(d *crdt.Digest) { d.Context.Anchor = 2 },
+		"epoch":  func(d *crdt.Digest) { d.Context.Epoch = 6 },
+		"voids":  func(d *crdt.Digest) { d.Context.Voids = []crdt.Span{{From: 2, To: 2}} },
+		"above":  func(d *crdt.Digest) { d.Context.Above = []crdt.Span{{From: 12, To: 12}} },
+		"lost":   func(d *crdt.Digest) { d.Context.Lost = []crdt.Span{{From: 11, To: 11}} },
+	} {
+		if tally(change) == want {
+			t.Errorf("%s do not count", name)
+		}
+	}
+}

@@ -29,6 +29,9 @@ type peer struct {
 	reachedAt int64 // when both connections last stood or membership brought it up
 	needFull  bool  // load frames were left out: the whole table must follow
 
+	scrapes map[crdt.StreamID]uint64 // versions it has, as far as known
+	vitals  map[crdt.PeerID]uint64
+
 	in, out [kinds]Traffic
 }
 

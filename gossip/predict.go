@@ -67,22 +67,30 @@ func (c *Core) closedSums() []crdt.PredictionSum {
 	all := c.state.PredictionSums(c.now)
 	out := all[:0:0]
 	for _, s := range all {
-		if (s.Bucket+1)*bucketMs+closedMs <= c.now {
+		if c.closed(s.Bucket) {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
+// closed reports whether a bucket is over for long enough. Far ones are not.
+func (c *Core) closed(bucket int64) bool { return bucket < (c.now-closedMs)/bucketMs }
+
 // comparePredictions sends p the entries of every bucket in which it has
 // others; its own come when it sees our sums.
 func (c *Core) comparePredictions(p *peer, theirs []crdt.PredictionSum) {
+	c.repairPredictions(p, c.closedSums(), theirs)
+}
+
+// repairPredictions is comparePredictions for some of our sums.
+func (c *Core) repairPredictions(p *peer, ours, theirs []crdt.PredictionSum) {
 	have := make(map[bucketKey]crdt.PredictionSum, len(theirs))
 	for _, s := range theirs {
 		have[bucketKey{s.Space, s.Bucket}] = s
 	}
 	left := bucketsPerRound
-	for _, s := range c.closedSums() {
+	for _, s := range ours {
 		if t, ok := have[bucketKey{s.Space, s.Bucket}]; ok && t.XOR == s.XOR && t.Count == s.Count {
 			continue
 		}

@@ -134,6 +134,8 @@ func (c *Core) countIn(cn *conn, k kind, bytes int) {
 		k = 0
 	case k == kindPacked:
 		k = kindSlots
+	case k == kindTally || k == kindDetails:
+		k = kindDigest
 	}
 	if cn.peer != nil {
 		count(&cn.peer.in[k], bytes)
@@ -175,6 +177,10 @@ func (c *Core) dispatch(cn *conn, k kind, r *reader) error {
 		return c.intentFrame(cn, r)
 	case kindPacked:
 		return c.packedFrame(cn, r)
+	case kindTally:
+		return c.tallyFrame(cn, r)
+	case kindDetails:
+		return c.detailsFrame(cn, r)
 	case kindFragment:
 		return c.fragment(cn, r)
 	}

@@ -74,6 +74,16 @@ func (r *reader) u64() uint64 {
 	return 0
 }
 
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
 func (r *reader) str() string { return string(r.bytes(int(r.u16()))) }
 
 // count takes a number of elements of at least size bytes each, so that the
