@@ -242,6 +242,28 @@ func TestA3NoClassStarves(t *testing.T) {
 	}
 }
 
+// TestATenantThatComesBack has no credit: it takes turns from now on.
+func TestATenantThatComesBack(t *testing.T) {
+	q := New(Config{Limit: 100})
+	q.Push(begin, Request{Tenant: "b", Cost: 10})
+	for range 40 {
+		q.Push(begin, Request{Tenant: "a", Cost: 10})
+	}
+	for range 21 { // b's tag stays behind
+		q.Pop(begin)
+	}
+	for range 4 {
+		q.Push(begin, Request{Tenant: "b", Cost: 10})
+	}
+	got := ""
+	for range 6 {
+		got += q.Pop(begin).Tenant
+	}
+	if got != "ababab" && got != "bababa" {
+		t.Error(got)
+	}
+}
+
 func TestAFullQueueShieldsTheFew(t *testing.T) {
 	q := New(Config{Classes: 2, Limit: 4})
 	for range 4 {

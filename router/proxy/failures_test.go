@@ -52,7 +52,9 @@ func TestReplicasThatFail(t *testing.T) {
 		{"two lengths", raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nevil"), "r1", 200, false, "ok", CauseReset},
 		{"500 with a page", status(500, "text/html", "<html>evil"), "r0", 500, false, "replica_failed", CauseNone},
 		{"500 in its own words", status(500, "application/json", `{"e":1}`), "r0", 500, false, `{"e":1}`, CauseNone},
-		{"a redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://169.254.169.254/", http.StatusTemporaryRedirect) }, "r0", 307, false, "", CauseNone},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusTemporaryRedirect)
+		}, "r0", 307, false, "", CauseNone},
 		{"dies inside a stream", func(w http.ResponseWriter, r *http.Request) { readAll(r); writeChunks(w, oneEvent); die(w, r) }, "r0", 200, true, "replica_failed", CauseReset},
 		{"dies inside an event", func(w http.ResponseWriter, r *http.Request) {
 			readAll(r)
