@@ -13,8 +13,10 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +138,24 @@ func serial(t *testing.T, client *http.Client, url string) int64 {
 	return res.TLS.PeerCertificates[0].SerialNumber.Int64()
 }
 
+// exposed is one series of /metrics.
+func exposed(t *testing.T, p *Peer, series string) float64 {
+	t.Helper()
+	w := httptest.NewRecorder()
+	p.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
+	for line := range strings.Lines(w.Body.String()) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("no series %s", series)
+	return 0
+}
+
 func TestCertificatesRotateUnderTraffic(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
@@ -184,6 +204,9 @@ func TestCertificatesRotateUnderTraffic(t *testing.T) {
 		wait(t, "the new certificate is shown", func() bool { return serial(t, client, public) == next && serial(t, client, admin) == next })
 	}
 
+	if got := exposed(t, p, `banyan_listener_cert_expiry_timestamp_seconds{listener="http"}`); got != float64(hour.Unix()) {
+		t.Errorf("the metric says the certificate ends at %v, it does at %d", got, hour.Unix())
+	}
 	fails := func() uint64 { return counterValue(p.metrics.reloadFailures) }
 	before := fails()
 	for name, breakIt := range map[string]func(){

@@ -21,6 +21,7 @@ type collector struct {
 	facts, bytes, predicted, quarantined        *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, clock, config, queue             *prometheus.Desc
+	expiry                                      *prometheus.Desc
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
 	spans                                       *prometheus.Desc
 }
@@ -47,6 +48,7 @@ func newCollector(p *Peer) *collector {
 		config:      d("config_hash", "Hash of the effective configuration's replicas and policy."),
 		discovery:   d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
 		advised:     d("advised_prefill_per_decode", "Prefill replicas that go with one decode replica at the traffic of this peer; 0 until measured."),
+		expiry:      d("listener_cert_expiry_timestamp_seconds", "When the certificate of a listener ends; far ahead if it speaks no TLS.", "listener"),
 		queue:       d("queue_depth", "Requests waiting for admission."),
 		spans:       d("trace_spans_total", "Spans, by what became of them; none while tracing is off.", "outcome"),
 		queueClass:  d("queue_class_depth", "Requests waiting for admission, by priority class.", "class"),
@@ -113,6 +115,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	gauge(c.clock, worst/1000)
+	rules := p.rules.Load()
+	gauge(c.expiry, rules.http.ends(), "http")
+	gauge(c.expiry, rules.admin.ends(), "admin")
 }
 
 func oneIf(on bool) float64 {
