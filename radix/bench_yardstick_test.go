@@ -57,19 +57,8 @@ func (f *flatMap) match(keys []radix.Key, depth *[workload.Holders]int) {
 	}
 }
 
-// loadChase is a random cycle through 256 MB: one dependent miss a step.
-var loadChase = sync.OnceValue(func() []uint32 {
-	const n = 1 << 26
-	next := make([]uint32, n)
-	for i := range next {
-		next[i] = uint32(i)
-	}
-	for i := n - 1; i > 0; i-- {
-		j := workload.Mix(uint64(i)) % uint64(i)
-		next[i], next[j] = next[j], next[i]
-	}
-	return next
-})
+// loadChase is the other yardstick.
+var loadChase = sync.OnceValue(workload.Cycle)
 
 // chaser measures a step of the chase in processor time; it goes on where it
 // was, so that nothing is cached.

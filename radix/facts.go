@@ -39,6 +39,7 @@ type cover [Tiers]uint32
 
 // holder is the writer's view of one holder.
 type holder struct {
+	id             Holder
 	live, clearing bool
 	count          int
 	spills         int
@@ -46,7 +47,15 @@ type holder struct {
 	byLine         table // line -> fact line
 	first, last    uint32
 	firstSpill     uint32
+	near           [nearLines]nearLine
 }
+
+const nearLines = 64
+
+// nearLine is a fact line used lately. It may be out of date.
+type nearLine struct{ line, id uint32 }
+
+func (hs *holder) nearby(line uint32) *nearLine { return &hs.near[line*0x9E3779B1>>26] }
 
 const spillBit = 1 << 31
 
@@ -142,9 +151,19 @@ func (t *Tree) keyAt(loc uint32) Key { return t.lines.keys.at(loc >> lineShift)[
 
 // factLineOf finds the fact line of a holder on a line, 0 if there is none.
 func (t *Tree) factLineOf(hs *holder, line uint32) uint32 {
+	near := hs.nearby(line)
+	if near.line == line {
+		if f := t.facts.at(near.id); f.line == line && f.holder == uint16(hs.id) {
+			return near.id
+		}
+	}
 	for c := hs.byLine.seek(t.hash(uint64(line))); ; {
 		id := c.next()
-		if id == 0 || t.facts.at(id).line == line {
+		if id == 0 {
+			return 0
+		}
+		if t.facts.at(id).line == line {
+			*near = nearLine{line, id}
 			return id
 		}
 	}
@@ -160,6 +179,7 @@ func (t *Tree) addFactLine(h Holder, hs *holder, line uint32) uint32 {
 		hs.first = id
 	}
 	hs.last = id
+	*hs.nearby(line) = nearLine{line, id}
 	hs.byLine.insert(t.hash(uint64(line)), id)
 	return id
 }

@@ -81,10 +81,11 @@ func (t *Tree) AddHolder() Holder {
 	if n := len(t.free); n > 0 {
 		h := t.free[n-1]
 		t.free = t.free[:n-1]
-		t.holders[h] = hs
+		hs.id, t.holders[h] = h, hs
 		return h
 	}
 	h := Holder(len(t.holders))
+	hs.id = h
 	if h >= maxHolders {
 		panic("invariant: a tree has at most 65,536 holders")
 	}

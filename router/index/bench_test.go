@@ -150,12 +150,34 @@ var benchB = sync.OnceValues(func() (*workload.Index, []told) {
 	return x, chainsOfB(x, h)
 })
 
+// chaser measures a step along the yardstick's cycle in processor time.
+type chaser struct {
+	at    uint32
+	steps int
+	cpu   time.Duration
+}
+
+var chaseCycle = sync.OnceValue(workload.Cycle)
+
+func (c *chaser) run(steps int) {
+	next := chaseCycle()
+	start := cpuTime()
+	for range steps {
+		c.at = next[c.at]
+	}
+	c.cpu += cpuTime() - start
+	c.steps += steps
+}
+
+func (c *chaser) ns() float64 { return float64(c.cpu) / float64(c.steps) }
+
 // playing measures the application of a traffic, the last part of a feed.
 func playing(b *testing.B, before arrivals, t *traffic) {
 	b.Helper()
 	var cpu time.Duration
 	var st Stats
 	var mallocs uint64
+	var chase chaser
 	for range b.N {
 		b.StopTimer()
 		x := benchIndex()
@@ -163,11 +185,13 @@ func playing(b *testing.B, before arrivals, t *traffic) {
 		runtime.GC()
 		var m0, m1 runtime.MemStats
 		runtime.ReadMemStats(&m0)
+		chase.run(50_000)
 		begin := cpuTime()
 		b.StartTimer()
 		t.play(x, t.arrivals)
 		b.StopTimer()
 		cpu += cpuTime() - begin
+		chase.run(50_000)
 		runtime.ReadMemStats(&m1)
 		mallocs += m1.Mallocs - m0.Mallocs
 		st = x.Stats()
@@ -180,6 +204,7 @@ func playing(b *testing.B, before arrivals, t *traffic) {
 	blocks := float64(t.blocks * b.N)
 	b.ReportMetric(blocks/b.Elapsed().Seconds()/1e6, "Mblocks/s")
 	b.ReportMetric(float64(cpu)/blocks, "cpu-ns/block")
+	b.ReportMetric(float64(cpu)/blocks/chase.ns(), "of-chase")
 	b.ReportMetric(float64(mallocs)/float64(len(t.at)*b.N), "allocs/slot")
 	b.ReportMetric(float64(st.Bytes)/float64(st.Facts), "B/fact")
 }
