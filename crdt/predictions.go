@@ -362,18 +362,45 @@ func (p *Predictions) Sums(nowMs int64) []PredictionSum {
 
 // Of returns the touches of one space and bucket as runs, in a stable order.
 // O(groups of the space).
-func (p *Predictions) Of(id PredictionSpace, bucket int64) []Prediction {
+func (p *Predictions) Of(id PredictionSpace, bucket int64) (out []Prediction) {
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		out, cursor = p.AppendOf(out, id, bucket, cursor, 1<<30)
+	}
+	SortPredictions(out)
+	return out
+}
+
+// AppendOf is Of in steps and unsorted: it looks at about max groups and keys,
+// from cursor on, 0 being the beginning; next is 0 when all are done. What
+// changes between the steps may be told twice or not at all.
+func (p *Predictions) AppendOf(dst []Prediction, id PredictionSpace, bucket int64, cursor uint64, max int) (out []Prediction, next uint64) {
 	s := p.spaces[id]
 	if s == nil {
-		return nil
+		return dst, 0
 	}
-	var out []Prediction
-	for _, g := range s.rank.list {
-		if bucketOf(g.touch.at) == bucket {
-			out = g.appendRuns(out)
+	at, from := int(cursor>>32), int(uint32(cursor))
+	for ; at < len(s.rank.list); at, from = at+1, 0 {
+		if max <= 0 {
+			return dst, uint64(at)<<32 | uint64(from)
+		}
+		max--
+		g := s.rank.list[at]
+		if bucketOf(g.touch.at) != bucket || from >= len(g.keys) {
+			continue
+		}
+		to := min(len(g.keys), from+max+1)
+		dst = g.appendRuns(dst, from, to)
+		max -= to - from
+		if to < len(g.keys) {
+			return dst, uint64(at)<<32 | uint64(to)
 		}
 	}
-	slices.SortFunc(out, func(a, b Prediction) int {
+	return dst, 0
+}
+
+// SortPredictions orders the touches of one space.
+func SortPredictions(list []Prediction) {
+	slices.SortFunc(list, func(a, b Prediction) int {
 		ta, tb := touch{a.Time, a.Absent, a.TTL}, touch{b.Time, b.Absent, b.TTL}
 		switch {
 		case ta.less(tb):
@@ -383,5 +410,4 @@ func (p *Predictions) Of(id PredictionSpace, bucket int64) []Prediction {
 		}
 		return cmp.Compare(a.Keys[0], b.Keys[0])
 	})
-	return out
 }

@@ -165,6 +165,13 @@ func comparePredictions(t *rapid.T, p *crdt.Predictions, m *predictionsModel, mi
 	got := map[crdt.PredictionSpace]map[uint64]touchModel{}
 	for _, sum := range p.Sums(now) {
 		count := uint32(0)
+		var steps []crdt.Prediction
+		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+			steps, cursor = p.AppendOf(steps, sum.Space, sum.Bucket, cursor, 3)
+		}
+		if got, want := keysOf(steps), keysOf(p.Of(sum.Space, sum.Bucket)); !slices.Equal(got, want) {
+			t.Fatalf("in steps %v, at once %v", got, want)
+		}
 		for _, run := range p.Of(sum.Space, sum.Bucket) {
 			for _, key := range run.Keys {
 				if got[run.Space] == nil {
@@ -267,4 +274,13 @@ func TestPredictionsDrop(t *testing.T) {
 	if len(mir.set) != 0 {
 		t.Fatalf("mirror %v", mir.set)
 	}
+}
+
+// keysOf lists the keys of runs, sorted.
+func keysOf(runs []crdt.Prediction) (keys []uint64) {
+	for _, run := range runs {
+		keys = append(keys, run.Keys...)
+	}
+	slices.Sort(keys)
+	return keys
 }

@@ -74,10 +74,15 @@ func (g *group) shrink() {
 	g.keys = append([]uint64(nil), g.keys[first:last+1]...)
 }
 
-// appendRuns appends the live keys as runs of consecutive ones.
-func (g *group) appendRuns(out []Prediction) []Prediction {
+// appendRuns appends the live keys from one place to another as runs of
+// consecutive ones.
+func (g *group) appendRuns(out []Prediction, from, to int) []Prediction {
 	end := -2
-	g.eachLive(func(i int, key uint64) {
+	for i := from; i < to; i++ {
+		key := g.keys[i]
+		if g.space.of[key] != g {
+			continue
+		}
 		if i != end+1 {
 			parent := g.parent
 			if i > 0 {
@@ -90,7 +95,7 @@ func (g *group) appendRuns(out []Prediction) []Prediction {
 		end = i
 		run := &out[len(out)-1]
 		run.Keys = append(run.Keys, key)
-	})
+	}
 	return out
 }
 

@@ -24,6 +24,13 @@ type Ranking struct {
 	n    int
 	next uint32
 	best []ranked // ascending by score, at most n
+
+	// Of a description in progress.
+	listed map[uint32]Key // line -> key of its piece
+	at     int            // of best, what is to be described next
+	found  []Prefix
+	up     Key // where the last of found is climbed from
+	climbs int // lines that may be climbed yet
 }
 
 type ranked struct {
@@ -71,32 +78,76 @@ func (r *Ranking) add(line uint32, blocks, score int) {
 	}
 }
 
-// Prefixes describes what has been found, best first; what has gone since is
-// left out. It climbs at most maxClimb lines for each depth.
-func (r *Ranking) Prefixes() []Prefix {
-	listed := make(map[uint32]Key, len(r.best)) // line -> key of its piece
-	for _, e := range r.best {
-		if r.stands(e) {
-			listed[e.line] = r.t.lines.keys.at(e.line)[e.blocks-1]
-		}
+// Describe describes in steps what has been found, best first; what has gone
+// since is left out. It climbs about maxLines lines, some 0.5 us each, and
+// reports whether it is done and out complete. It climbs at most maxClimb
+// lines for each depth.
+func (r *Ranking) Describe(maxLines int) (out []Prefix, done bool) {
+	if r.listed == nil {
+		r.list()
 	}
-	var out []Prefix
-	for _, e := range slices.Backward(r.best) {
-		key, ok := listed[e.line]
-		if !ok {
+	for left := max(maxLines, 1); ; {
+		if r.climbs > 0 {
+			if left <= 0 {
+				return nil, false
+			}
+			left--
+			r.climb()
 			continue
 		}
-		w := r.t.lines.hot.at(e.line).w.Load()
-		set := uint32(w)
-		if w&wMixed != 0 {
-			set = r.t.mixed.at(set)[0].Load()
+		if r.at == 0 {
+			out, r.found, r.listed = r.found, nil, nil
+			return out, true
 		}
-		p := Prefix{Key: key, Head: e.head, Parent: r.t.lines.cold.at(e.line).parent, Blocks: e.blocks, Holders: r.t.sets.list(set)}
-		p.Depth, p.Under = r.t.climb(p.Parent, listed)
-		p.Depth += e.blocks
-		out = append(out, p)
+		r.at--
+		r.begin(r.best[r.at])
 	}
-	return out
+}
+
+// list notes the keys of the pieces that are to be described.
+func (r *Ranking) list() {
+	r.listed, r.at = make(map[uint32]Key, len(r.best)), len(r.best)
+	for _, e := range r.best {
+		if r.stands(e) {
+			r.listed[e.line] = r.t.lines.keys.at(e.line)[e.blocks-1]
+		}
+	}
+}
+
+// begin describes all of a piece but where it hangs.
+func (r *Ranking) begin(e ranked) {
+	if _, ok := r.listed[e.line]; !ok || !r.stands(e) {
+		return
+	}
+	w := r.t.lines.hot.at(e.line).w.Load()
+	set := uint32(w)
+	if w&wMixed != 0 {
+		set = r.t.mixed.at(set)[0].Load()
+	}
+	p := Prefix{
+		Key: r.listed[e.line], Head: e.head, Parent: r.t.lines.cold.at(e.line).parent,
+		Depth: e.blocks, Blocks: e.blocks, Holders: r.t.sets.list(set),
+	}
+	r.found = append(r.found, p)
+	r.up, r.climbs = p.Parent, maxClimb
+}
+
+const maxClimb = 4096
+
+// climb goes one line up from the piece in hand: it counts the known blocks
+// there and looks whether the line is listed.
+func (r *Ranking) climb() {
+	loc := r.t.lookup(r.up, r.t.hash(uint64(r.up)))
+	if r.climbs--; r.up == 0 || loc == 0 {
+		r.climbs = 0
+		return
+	}
+	p, line := &r.found[len(r.found)-1], loc>>lineShift
+	if p.Under == 0 {
+		p.Under = r.listed[line]
+	}
+	p.Depth += int(loc&lineMask) + 1
+	r.up = r.t.lines.cold.at(line).parent
 }
 
 // stands reports whether the line that was ranked is still the same.
@@ -105,24 +156,14 @@ func (r *Ranking) stands(e ranked) bool {
 	return w != 0 && r.t.lines.keys.at(e.line)[0] == e.head && wCount(w) >= e.blocks
 }
 
-const maxClimb = 4096
-
-// climb counts the known blocks up to and including k and finds what is listed
-// of the nearest line on the way.
-func (t *Tree) climb(k Key, listed map[uint32]Key) (depth int, under Key) {
-	for range maxClimb {
-		loc := t.lookup(k, t.hash(uint64(k)))
-		if k == 0 || loc == 0 {
-			break
+// Prefixes is Describe in one step.
+func (r *Ranking) Prefixes() []Prefix {
+	r.listed, r.found, r.climbs = nil, nil, 0
+	for {
+		if out, done := r.Describe(1 << 20); done {
+			return out
 		}
-		line := loc >> lineShift
-		if under == 0 {
-			under = listed[line]
-		}
-		depth += int(loc&lineMask) + 1
-		k = t.lines.cold.at(line).parent
 	}
-	return depth, under
 }
 
 // Top lists the n most shared prefixes in one step; O(lines).

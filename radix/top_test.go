@@ -1,6 +1,7 @@
 package radix
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -68,6 +69,16 @@ func TestTopRanksByHoldersTimesBlocks(t *testing.T) {
 	}
 	if got := rank.Prefixes(); len(got) != 3 || got[0].Key != top[0].Key {
 		t.Fatalf("in steps %+v, at once %+v", got, top)
+	}
+	stepwise, done := rank.Describe(1)
+	for steps := 1; !done; steps++ {
+		if stepwise != nil || steps > 100 {
+			t.Fatalf("%d steps tell %+v before they are done", steps, stepwise)
+		}
+		stepwise, done = rank.Describe(1)
+	}
+	if at := rank.Prefixes(); !reflect.DeepEqual(stepwise, at) || rank.climbs != 0 {
+		t.Fatalf("described in steps %+v, at once %+v", stepwise, at)
 	}
 	for h := range Holder(3) {
 		for !tree.Clear(h, 10) {

@@ -181,9 +181,16 @@ func (x *Index) PredictionSums(nowMs int64) []crdt.PredictionSum {
 	return x.guess.lattice.Sums(nowMs)
 }
 
-// PredictionsOf returns all predictions of one space and bucket.
-func (x *Index) PredictionsOf(space crdt.PredictionSpace, bucket int64) []crdt.Prediction {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.guess.lattice.Of(space, bucket)
+// PredictionsOf returns all predictions of one space and bucket. They are
+// gathered in steps: one that changes meanwhile may be told twice or left to
+// the next round.
+func (x *Index) PredictionsOf(space crdt.PredictionSpace, bucket int64) (out []crdt.Prediction) {
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		x.locked(func() {
+			x.held += holdFacts
+			out, cursor = x.guess.lattice.AppendOf(out, space, bucket, cursor, holdFacts)
+		})
+	}
+	crdt.SortPredictions(out)
+	return out
 }

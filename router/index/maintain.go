@@ -99,7 +99,12 @@ func (x *Index) Top(n int) (out []TopPrefix) {
 		})
 	}
 	var found []radix.Prefix
-	x.locked(func() { found = ranking.Prefixes() })
+	for done := false; !done; {
+		x.locked(func() {
+			x.held += lookKeys
+			found, done = ranking.Describe(lookKeys)
+		})
+	}
 	for _, p := range found {
 		t := TopPrefix{Key: p.Key, Head: p.Head, Parent: p.Parent, Under: p.Under, Depth: p.Depth, Blocks: p.Blocks}
 		for _, h := range p.Holders {
