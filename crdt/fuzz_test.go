@@ -40,8 +40,20 @@ func FuzzSlot(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := crdt.Slot{Seq: 1, Body: body}
+		first, ok := s.FirstHandle()
 		if s.Validate() != nil {
 			return
+		}
+		var handle uint64
+		any := false
+		_ = s.Ops(func(op *crdt.Op) bool {
+			if any = op.Handles.Len() > 0; any {
+				handle = op.Handles.At(0)
+			}
+			return false
+		})
+		if first != handle || ok != any {
+			t.Fatalf("first handle %x %v, want %x %v", first, ok, handle, any)
 		}
 		p := wide()
 		if out := p.Apply(&crdt.Delta{Epoch: 1, Anchor: 1, Slots: []crdt.Slot{s}}, 0); out.NewSlots != 1 {

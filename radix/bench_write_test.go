@@ -198,6 +198,9 @@ func BenchmarkCollector(b *testing.B) {
 	}
 	runtime.ReadMemStats(&after)
 	st := tree.Stats()
+	for _, c := range tree.Columns() {
+		b.Logf("%5.1f MB %s", float64(c.Bytes)/1e6, c.Name)
+	}
 	b.ReportMetric(float64(after.PauseTotalNs-before.PauseTotalNs)/float64(after.NumGC-before.NumGC)/1e3, "pause-us")
 	b.ReportMetric(float64(st.Bytes)/float64(st.Facts), "B/fact")
 	b.ReportMetric(float64(st.Facts), "facts")

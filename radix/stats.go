@@ -28,14 +28,43 @@ func (t *Tree) Stats() Stats {
 			st.Holders++
 		}
 	}
-	lineBytes := unsafe.Sizeof(hotLine{}) + unsafe.Sizeof([lineLen]Key{}) + unsafe.Sizeof(coldLine{})
-	st.Bytes = int64(t.lines.edge)*int64(lineBytes) +
-		int64(t.facts.n)*int64(unsafe.Sizeof(factLine{})) +
-		int64(t.metas.n)*int64(unsafe.Sizeof([lineLen]Meta{})) +
-		int64(t.mixed.n)*int64(unsafe.Sizeof(mixedLine{})) +
-		t.blocks.used*int64(unsafe.Sizeof(bucket{})) + t.heads.bytes + t.sets.bytes() +
-		int64(len(t.spills))*int64(unsafe.Sizeof(spilled{})) + int64(len(t.covers))*40
+	for _, c := range t.Columns() {
+		st.Bytes += c.Bytes
+	}
 	return st
+}
+
+// Column is one kind of memory of a Tree.
+type Column struct {
+	Name  string
+	Bytes int64 // in use
+}
+
+// Columns says where a Tree's memory goes. O(holders).
+func (t *Tree) Columns() []Column {
+	lines := int64(t.lines.edge)
+	dirs := t.keys.dirBytes() + t.sets.intern.dirBytes()
+	for _, hs := range t.holders {
+		if hs != nil {
+			dirs += int64(unsafe.Sizeof(holder{})) + hs.byHandle.dirBytes() + hs.byLine.dirBytes()
+		}
+	}
+	return []Column{
+		{"keys", lines * int64(unsafe.Sizeof([lineLen]Key{}))},
+		{"lines", lines * int64(unsafe.Sizeof(hotLine{})+unsafe.Sizeof(coldLine{}))},
+		{"line heads", t.heads.bytes},
+		{"mixed lines", int64(t.mixed.n) * int64(unsafe.Sizeof(mixedLine{}))},
+		{"holder sets", t.sets.bytes()},
+		{"facts", int64(t.facts.n) * int64(unsafe.Sizeof(factLine{}))},
+		{"values of split fact lines", int64(t.metas.n) * int64(unsafe.Sizeof([lineLen]Meta{}))},
+		{"facts outside of lines", int64(len(t.spills))*int64(unsafe.Sizeof(spilled{})) + int64(len(t.covers))*40},
+		{"tables of keys, handles, fact lines", t.blocks.used * int64(unsafe.Sizeof(bucket{}))},
+		{"directories of the tables, holders", dirs},
+	}
+}
+
+func (t *table) dirBytes() int64 {
+	return int64(len(t.dir))*int64(unsafe.Sizeof(part{})) + int64(len(t.infos))*int64(unsafe.Sizeof(partInfo{}))
 }
 
 func (s *sets) bytes() int64 {

@@ -15,7 +15,8 @@ func (t *Tree) Store(h Holder, parent Key, perPage int, keys []Key, handles []ui
 		panic("invariant: a run has 1 to 16 keys per handle")
 	}
 	if len(handles) > 0 {
-		t.sink += hs.byHandle.touch(t.hash(handles[0])) // beside the keys' misses
+		hs.byHandle.prefetch(t.hash(handles[0])) // all miss together
+		t.keys.prefetch(t.hash(uint64(keys[0])))
 	}
 	prev := t.parent(parent)
 	for pages := pieceBlocks / perPage; len(handles) > 0; {

@@ -127,6 +127,12 @@ func (t *table) touch(hash uint32) uint64 {
 	return p.bucket(p.home(hash)).hashes[0]
 }
 
+// prefetch begins to load the home bucket of hash.
+func (t *table) prefetch(hash uint32) {
+	p := t.part(hash)
+	prefetch(unsafe.Pointer(p.bucket(p.home(hash))))
+}
+
 // gather touches what searches for at most batch hashes will look at. First
 // the home buckets, with little else in between so that many loads are under
 // way at once; then, where they are full, those they flow over into.

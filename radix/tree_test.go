@@ -212,3 +212,28 @@ func TestAStaleRunEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestColumnsAddUp holds the columns against the facts they are made of.
+func TestColumnsAddUp(t *testing.T) {
+	tree := NewTree(TreeConfig{})
+	defer tree.Close()
+	h := tree.AddHolder()
+	before := map[string]int64{}
+	for _, c := range tree.Columns() {
+		before[c.Name] = c.Bytes
+	}
+	for k := range Key(16_000) {
+		tree.Store(h, k, 1, []Key{k + 1}, []uint64{uint64(k)}, func(Fact) Meta { return 1 })
+	}
+	sum := int64(0)
+	for _, c := range tree.Columns() {
+		grown := c.Bytes - before[c.Name]
+		if c.Name == "facts" && (grown < 128*1000 || grown > 192*1000) || c.Name == "keys" && grown < 8*16_000 || grown < 0 {
+			t.Errorf("%s: %d bytes more", c.Name, grown)
+		}
+		sum += c.Bytes
+	}
+	if st := tree.Stats(); st.Bytes != sum {
+		t.Errorf("columns of %d bytes, %d in all", sum, st.Bytes)
+	}
+}

@@ -136,6 +136,7 @@ func (x *Index) applyNow(d *crdt.Delta, nowMs int64) (out crdt.Outcome, done, mo
 	}
 	x.now = max(x.now, nowMs)
 	x.held = 0
+	x.prefetch(b, d.Slots)
 	out = s.Apply(d, nowMs)
 	if out.NewSlots > 0 {
 		b.ref.lastSlot.Store(nowMs)
@@ -146,4 +147,18 @@ func (x *Index) applyNow(d *crdt.Delta, nowMs int64) (out crdt.Outcome, done, mo
 	}
 	x.worst = max(x.worst, x.held)
 	return out, true, more
+}
+
+// prefetchSlots is how many slots' first blocks are looked for ahead.
+const prefetchSlots = 32
+
+// prefetch begins to load what the first blocks of slots will need, so that
+// the misses of slots of one block lie beside each other and beside the
+// stream's own work.
+func (x *Index) prefetch(b *blocks, slots []crdt.Slot) {
+	for i := range slots[:min(len(slots), prefetchSlots)] {
+		if h, ok := slots[i].FirstHandle(); ok {
+			x.tree.Prefetch(b.holder, h)
+		}
+	}
 }
