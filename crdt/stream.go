@@ -99,6 +99,10 @@ func (s *Stream) Apply(d *Delta, nowMs int64) Outcome {
 			out.Conflicts++
 		}
 	}
+	if plain && len(x.above) == 0 && len(d.Lost) == 0 {
+		out.Floor = x.floor // nothing is left to settle
+		return out
+	}
 	for _, l := range d.Lost {
 		x.lose(l)
 	}
