@@ -79,6 +79,7 @@ func (p *Peer) live(ctx context.Context) error {
 	wg.Go(func() { p.ingest.run(background) })
 	wg.Go(func() { p.keepHouse(background) })
 	wg.Go(func() { p.followConfig(background) })
+	p.meetReplicas(ctx)
 	serve("http.listen", public, p.public)
 	serve("admin.listen", admin, p.admin)
 	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.config().Policy)
