@@ -98,7 +98,7 @@ func config(name string, join ...string) Config {
 }
 
 // newNode makes a peer that is bound but not started.
-func newNode(t *testing.T, cfg Config) *node {
+func newNode(t testing.TB, cfg Config) *node {
 	t.Helper()
 	n := &node{id: cfg.PeerID, state: newLoadState(cfg.PeerID), reg: prometheus.NewRegistry(), log: &syncBuffer{}}
 	cfg.Registerer = n.reg
@@ -140,7 +140,7 @@ func start(t *testing.T, cfg Config) *node {
 }
 
 // close ends a peer without a goodbye; once.
-func (n *node) close(t *testing.T) {
+func (n *node) close(t testing.TB) {
 	t.Helper()
 	if n.closed {
 		return
@@ -186,7 +186,7 @@ func whole(t *testing.T, nodes ...*node) {
 
 // value is a metric of n by its name and label values; the sum of all if no
 // labels are given.
-func (n *node) value(t *testing.T, name string, labels ...string) float64 {
+func (n *node) value(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := n.reg.Gather()
 	if err != nil {

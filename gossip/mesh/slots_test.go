@@ -17,12 +17,13 @@ type full struct {
 	*node
 	state    *gossiptest.State // touched in the loop only
 	observed int
+	seen     func(delayMs float64) // nil: nobody asks; set in the loop
 	joined   int
 	ready    bool
 }
 
 // startFull starts a peer whose slot ring holds ringBytes.
-func startFull(t *testing.T, ringBytes int, cfg Config) *full {
+func startFull(t testing.TB, ringBytes int, cfg Config) *full {
 	t.Helper()
 	f := &full{state: gossiptest.NewState(cfg.PeerID, gossiptest.StateConfig{RingBytes: ringBytes})}
 	core, err := gossip.New(gossip.Config{
@@ -50,6 +51,9 @@ func (f *full) local(eff gossip.Effect) {
 		f.Post(gossip.SnapshotJoined{Stream: eff.Snapshot.Stream, Err: err})
 	case gossip.Observed:
 		f.observed++
+		if f.seen != nil {
+			f.seen(eff.DelayMs)
+		}
 	case gossip.Caught:
 		f.ready = eff.Ready
 	}
