@@ -250,8 +250,8 @@ func (g *ingest) Deliver(d kvevents.Delivery) {
 		f.refused = time.Now()
 	}
 	g.mu.Unlock()
-	if out.Stale || out.Overflow {
-		return
+	if out.Stale || out.Overflow || out.NewSlots == 0 && !out.NewEpoch && !out.Merged {
+		return // nobody relays what did not change its own state
 	}
 	g.peer.mesh.ingested(gossip.Ingested{
 		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: d.ReceivedAt.UnixMilli(), First: first,

@@ -212,6 +212,9 @@ func (f *follower) deliver(out *kvevents.Output, now int64) {
 		p.run.trace(p.name, "%d slots of %s not taken: stale %v, overflow %v", len(d.Slots), f.engine.name, res.Stale, res.Overflow)
 		return
 	}
+	if res.NewSlots == 0 && !res.NewEpoch && !res.Merged {
+		return // a repeat, or what another owner told first
+	}
 	p.ingests = true
 	p.step(gossip.Ingested{Stream: id, Epoch: out.Epoch, Slots: out.Deliver, ReceivedAt: now, First: f.first})
 }
