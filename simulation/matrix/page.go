@@ -21,6 +21,12 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"ratio":   func(v float64) string { return fmt.Sprintf("%.2f", v) },
 	"name":    nameOf,
 	"bytes":   bytesText,
+	"done": func(r simulation.Report) string {
+		if r.Completed == r.Requests {
+			return "all " + grouped(r.Requests)
+		}
+		return fmt.Sprintf("%s of %s", grouped(r.Completed), grouped(r.Requests))
+	},
 }).Parse(pageText))
 
 // Tile is one figure that stands for much.
@@ -120,7 +126,7 @@ func (b *Book) namedTables() []Named {
 			out = append(out, Named{Name: r.Group, About: about[r.Group][0], Published: about[r.Group][1]})
 		}
 		n := &out[len(out)-1]
-		row := Row{Result: r, Ours: r.Line == policy.Default, Beside: beside(r.Group, r.Line)}
+		row := Row{Result: r, Ours: r.Line == policy.Default, Beside: beside(&r)}
 		n.Compared = n.Compared || row.Beside != ""
 		n.Rows = append(n.Rows, row)
 	}

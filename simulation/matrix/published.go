@@ -80,7 +80,7 @@ func (b *Book) ladder(group, title string) Figure {
 
 func (b *Book) ladderSays(group string) string {
 	says := "Dashed: what llm-d measured on H100s, driven as here: a step ends when all its requests are answered."
-	if mesh, one := b.at(byName, group, policy.Default, 0), b.at(byName, group, linePrecise, 0); mesh != nil && one != nil {
+	if mesh, one := b.at(byName, group, policy.Default, 0), b.at(byName, group, linePrecise, 0); whole(mesh) && one != nil {
 		says += fmt.Sprintf(" A mesh of 16 takes %s over all, one router with every event %s; gateway, tokenizing and network, which are most of the published %s, take no time here.",
 			secondsText(meanSeconds(mesh)), secondsText(meanSeconds(one)), secondsText(published[group][linePrecise].mean))
 	}
@@ -88,9 +88,9 @@ func (b *Book) ladderSays(group string) string {
 }
 
 // beside is what was published for a row of a table, or nothing.
-func beside(group, line string) string {
-	p, ok := published[group][line]
-	if !ok {
+func beside(r *Result) string {
+	p, ok := published[r.Group][r.Line]
+	if !ok || !whole(&r.Report) {
 		return ""
 	}
 	return fmt.Sprintf("%s, p90 %s; %s", secondsText(p.mean), secondsText(p.p90), grouped(int(p.tokens+.5)))
