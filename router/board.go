@@ -2,6 +2,7 @@ package router
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +33,10 @@ type board struct {
 	lastSent int64   // ms of the last dispatch
 	meanMs   float64 // time from dispatch to end of recent requests
 
-	learned []policy.Calibrator // scratch
-	blended []policy.Rates      // scratch
+	learned   []policy.Calibrator // scratch
+	blended   []policy.Rates      // of blendedOf
+	blendedOf []crdt.StreamID
+	blendedAt int64 // ms
 }
 
 // ownLoad is this peer's part of a replica's load.
@@ -90,15 +93,29 @@ type share struct {
 func (b *board) fill(cands []policy.Candidate, ids []crdt.StreamID, nowMs int64, ageMs float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.learned = b.learned[:0]
+	b.blendLocked(ids, nowMs)
 	for i, id := range ids {
 		b.fillLocked(&cands[i], id, nowMs, ageMs)
+		cands[i].Rates = b.blended[i]
+	}
+}
+
+// blendMs is how long blended rates are good: they move by a few percent with
+// a first token, and blending 64 of them costs more than the decision.
+const blendMs = 50
+
+// blendLocked blends what was learned of these replicas, unless it has just
+// been done.
+func (b *board) blendLocked(ids []crdt.StreamID, nowMs int64) {
+	if age := nowMs - b.blendedAt; age >= 0 && age < blendMs && slices.Equal(ids, b.blendedOf) {
+		return
+	}
+	b.learned = b.learned[:0]
+	for _, id := range ids {
 		b.learned = append(b.learned, b.ownLocked(id).rates)
 	}
 	b.blended = policy.Blend(b.blended[:0], b.learned)
-	for i := range cands {
-		cands[i].Rates = b.blended[i]
-	}
+	b.blendedOf, b.blendedAt = append(b.blendedOf[:0], ids...), nowMs
 }
 
 func (b *board) fillLocked(c *policy.Candidate, id crdt.StreamID, nowMs int64, ageMs float64) {

@@ -3,6 +3,7 @@ package router
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/banyan-llm/banyan/router/console"
@@ -44,6 +45,10 @@ func (p *Peer) observeChanges(now time.Time) {
 // record keeps a decision among cands for the console: who was asked and, with
 // scores, at what score. The replica "to" decodes what another one prefills.
 func (p *Peer) record(s *scratch, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, about *ticket, tokens int) {
+	p.hits.add(about.keys.Keys, d.Matched/max(1, about.keys.Grid))
+	if !p.recorded.allow(about.at) {
+		return
+	}
 	c := &s.choice
 	*c = console.Choice{
 		TimeMs: about.at.UnixMilli(), Replica: s.replicas[cands[d.Pos].Index].Name(), Policy: about.policyName, Reason: string(d.Reason),
@@ -63,5 +68,26 @@ func (p *Peer) record(s *scratch, cands []policy.Candidate, scores []float64, d 
 		c.Candidates = append(c.Candidates, o)
 	}
 	p.console.Decided(c)
-	p.hits.add(about.keys.Keys, d.Matched/max(1, about.keys.Grid))
+}
+
+// recordEvery and recordBurst bound how many decisions are kept for people:
+// 64 candidates are 5 KB to copy, and the ring has 512 places.
+const (
+	recordEvery = 5 * time.Millisecond
+	recordBurst = 512
+)
+
+// pace lets so many things through in a burst, and one an interval after that.
+type pace struct {
+	next atomic.Int64 // ns: the theoretical arrival time of the next one
+}
+
+func (g *pace) allow(now time.Time) bool {
+	at := g.next.Load()
+	next := max(at, now.UnixNano()) + int64(recordEvery)
+	if next-now.UnixNano() > recordBurst*int64(recordEvery) {
+		return false
+	}
+	g.next.CompareAndSwap(at, next) // who loses the race goes through uncounted
+	return true
 }

@@ -49,19 +49,20 @@ type Peer struct {
 	registry *prometheus.Registry
 	metrics  *metrics
 
-	hasher  *radix.Hasher
-	index   *index.Index
-	board   *board
-	fleet   *fleet.Fleet
-	tokens  *token.Tokenizer
-	hangup  chan struct{}
-	core    *gossip.Core
-	mesh    *link
-	ingest  *ingest
-	console *console.Console
-	shared  sharedPrefixes
-	hits    promptHits
-	recent  recent
+	hasher   *radix.Hasher
+	index    *index.Index
+	board    *board
+	fleet    *fleet.Fleet
+	tokens   *token.Tokenizer
+	hangup   chan struct{}
+	core     *gossip.Core
+	mesh     *link
+	ingest   *ingest
+	console  *console.Console
+	shared   sharedPrefixes
+	hits     promptHits
+	recorded pace
+	recent   recent
 
 	transport *http.Transport // to replicas
 	traffic   traffic

@@ -224,7 +224,7 @@ func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, now time.Time) pol
 	d := pr.view.Depth(ref)
 	grid := pr.keys.Grid
 	return policy.Candidate{
-		ID: p.hash(r.Name()), Index: i, Weight: r.Weight(now),
+		ID: p.tag(r), Index: i, Weight: r.Weight(now),
 		GPU: d.GPU * grid, CPU: d.CPU * grid, Disk: d.Any * grid, Predicted: d.Predicted * grid, Suspect: d.Suspect * grid,
 	}
 }
@@ -378,6 +378,16 @@ func (p *Peer) policyFor(call *proxy.Call) policy.Policy {
 		}
 	}
 	return r.policies[r.cfg.Policy]
+}
+
+// tag is the hash of a replica's name, worked out once.
+func (p *Peer) tag(r *fleet.Replica) uint64 {
+	if tag := r.Tag.Load(); tag != 0 {
+		return tag
+	}
+	tag := p.hash(r.Name())
+	r.Tag.Store(tag)
+	return tag
 }
 
 // hash names a session, tenant or replica in 64 bits, equal on all peers.

@@ -26,6 +26,9 @@ type Replica struct {
 	Source string    // who listed it: static, dns or kubernetes
 	Told   bool      // nobody listed this rank: the engine told of it
 
+	// Tag is the owner's own number for the replica, 0 at first.
+	Tag atomic.Uint64
+
 	slowStart time.Duration // length of the ramp, immutable
 	up        atomic.Bool
 	many      atomic.Bool  // other ranks of the URL are listed
