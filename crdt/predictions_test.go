@@ -126,6 +126,9 @@ func drawPrediction(t *rapid.T, now int64) crdt.Prediction {
 		Absent: rapid.IntRange(0, 3).Draw(t, "absent") == 0,
 		Parent: rapid.Uint64Range(0, 12).Draw(t, "parent"),
 	}
+	if rapid.Bool().Draw(t, "round") { // touches of one time are told apart by the rest
+		p.Time -= p.Time % 8_000
+	}
 	for i := range rapid.Uint64Range(1, 8).Draw(t, "n") { // key n+1 follows key n
 		p.Keys = append(p.Keys, p.Parent+1+i)
 	}

@@ -107,8 +107,8 @@ func (t *traffic) slot(now float64, k int, events []replica.KVEvent) {
 	if err != nil {
 		return // more than a slot holds: a real engine's batches are cut before
 	}
-	t.buf = crdt.AppendDelta(t.buf[:0], &crdt.Delta{Stream: t.names[k], Slots: []crdt.Slot{slot}})
-	t.bulk(now, &t.talkers[k%t.peers], "slots", 1+4+len(t.buf))
+	t.buf = crdt.AppendPacked(t.buf[:0], []crdt.Slot{slot}, nil, 0)
+	t.bulk(now, &t.talkers[k%t.peers], "slots", 1+sectionHead+len(t.buf))
 }
 
 // column is n words, whatever they are.
@@ -192,29 +192,29 @@ func (t *traffic) end(now float64) {
 		t.flush(now, p)
 		if t.rest < now { // peers that never hear of each other have no heartbeat either
 			t.silence(p, now)
-			for range int(now / digestEvery) { // a digest and its answer
-				t.send(p, "digest", t.digest(), 1)
-				t.send(p, "digest", t.digest(), 1)
+			for range int(now / digestEvery) {
+				t.send(p, "digest", t.tally(), 1)
+				t.send(p, "digest", detailsSize, 1)
 			}
 		}
 	}
 }
 
-// digest is the size of one with full tables.
-func (t *traffic) digest() int {
-	b := t.buf[:0]
-	loads := make([]crdt.LoadEntry, 0, len(t.names))
-	scrapes := make(map[crdt.StreamID]crdt.Scrape, len(t.names))
-	for _, name := range t.names {
-		b = crdt.AppendDigest(append(b, string(name)...), new(crdt.Digest))
-		loads = append(loads, crdt.LoadEntry{Replica: name})
-		scrapes[name] = crdt.Scrape{}
+// Sizes that do not depend on what is told.
+const (
+	sectionHead = 4  // flags, the stream's number on the connection, the age
+	detailsSize = 10 // the answer of a peer that differs in nothing
+	perBucket   = 4  // streams whose sums one number of a tally holds, at most
+)
+
+// tally is the size of a digest round's first frame: one sum for each bucket of
+// streams, one or two for the predictions of late.
+func (t *traffic) tally() int {
+	buckets := 1
+	for buckets*perBucket < len(t.names) {
+		buckets *= 2
 	}
-	for range t.peers {
-		b = crdt.AppendLoads(append(b, make([]byte, len(crdt.PeerID{}))...), loads)
-	}
-	t.buf = crdt.AppendScrapes(b, scrapes)
-	return 1 + 4 + 4 + len(t.buf) + 4*2*len(t.names)
+	return 1 + 8*buckets + 1 + 2*(5+8) + 1
 }
 
 // total is all bytes of all peers.
