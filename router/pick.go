@@ -220,11 +220,11 @@ func (p *Peer) view(now time.Time, rnd *rand.Rand) *policy.View {
 
 // candidate gathers what is known of one replica for this prompt.
 func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, now time.Time) policy.Candidate {
-	ref := p.index.Ref(r.Stream)
-	d := pr.view.Depth(ref)
+	m := p.markOf(r)
+	d := pr.view.Depth(m.ref)
 	grid := pr.keys.Grid
 	return policy.Candidate{
-		ID: p.tag(r), Index: i, Weight: r.Weight(now),
+		ID: m.id, Index: i, Weight: r.Weight(now),
 		GPU: d.GPU * grid, CPU: d.CPU * grid, Disk: d.Any * grid, Predicted: d.Predicted * grid, Suspect: d.Suspect * grid,
 	}
 }
@@ -253,7 +253,7 @@ func (p *Peer) ticket(r *fleet.Replica, c *policy.Candidate, pr *prompt, d polic
 			id: r.Stream, prefill: d.Prefill, tokens: int64(max(1, pr.keys.Tokens-d.Matched)),
 			blocks: int64(len(pr.keys.Keys)),
 		},
-		replica: r, ref: p.index.Ref(r.Stream), keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
+		replica: r, ref: p.markOf(r).ref, keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
 		confirmed: c.Disk / max(1, pr.keys.Grid),
 	}
 }
@@ -380,14 +380,19 @@ func (p *Peer) policyFor(call *proxy.Call) policy.Policy {
 	return r.policies[r.cfg.Policy]
 }
 
-// tag is the hash of a replica's name, worked out once.
-func (p *Peer) tag(r *fleet.Replica) uint64 {
-	if tag := r.Tag.Load(); tag != 0 {
-		return tag
+// mark is what never changes of a replica, worked out once.
+type mark struct {
+	id  uint64 // hash of the name
+	ref *index.Ref
+}
+
+func (p *Peer) markOf(r *fleet.Replica) *mark {
+	if m, ok := r.Mark.Load().(*mark); ok {
+		return m
 	}
-	tag := p.hash(r.Name())
-	r.Tag.Store(tag)
-	return tag
+	m := &mark{id: p.hash(r.Name()), ref: p.index.Ref(r.Stream)}
+	r.Mark.Store(m)
+	return m
 }
 
 // hash names a session, tenant or replica in 64 bits, equal on all peers.

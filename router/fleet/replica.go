@@ -26,8 +26,8 @@ type Replica struct {
 	Source string    // who listed it: static, dns or kubernetes
 	Told   bool      // nobody listed this rank: the engine told of it
 
-	// Tag is the owner's own number for the replica, 0 at first.
-	Tag atomic.Uint64
+	// Mark is what the owner notes of the replica; always of one type.
+	Mark atomic.Value
 
 	slowStart time.Duration // length of the ramp, immutable
 	up        atomic.Bool

@@ -139,7 +139,8 @@ func (x *Index) guessed(id crdt.StreamID, c *Chain, n int, nowMs, ttl int64) {
 	g := x.guess
 	g.join([]crdt.Prediction{p}, nowMs)
 	if len(g.own) == maxOwn {
-		g.own = append(g.own[:0], g.own[1:]...)
+		clear(g.own[:1])
+		g.own = g.own[1:]
 		g.lost++
 	}
 	g.own = append(g.own, p)
@@ -152,7 +153,8 @@ func (x *Index) OwnPredictions(dst []crdt.Prediction, max int) []crdt.Prediction
 	g := x.guess
 	n := min(max, len(g.own))
 	dst = append(dst, g.own[:n]...)
-	g.own = append(g.own[:0], g.own[n:]...)
+	clear(g.own[:n])
+	g.own = g.own[n:]
 	return dst
 }
 
