@@ -173,18 +173,26 @@ func (l *link) inspect(ctx context.Context, f func(*gossip.Core)) {
 }
 
 // owners of a stream among the peers that are ready, not draining and heard
-// from lately; this peer is always a candidate for itself unless it drains.
+// from lately; this peer among them as withSelf says.
 func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
 	var peers []crdt.PeerID
-	if !l.peer.draining.Load() {
-		peers = append(peers, l.peer.id)
-	}
 	for _, m := range l.members() {
 		if m.State == mesh.Alive && m.Ready && !m.Draining && m.ViewAge < staleOwner {
 			peers = append(peers, m.ID)
 		}
 	}
-	return gossip.Owners(stream, peers, n)
+	ready, _ := l.peer.Ready()
+	return gossip.Owners(stream, withSelf(peers, l.peer.id, ready, l.peer.draining.Load()), n)
+}
+
+// withSelf adds this peer to those that may own streams. While it catches up
+// the others own them all, if there are any: it would have the engines replay,
+// and tell everybody, what the mesh knows already.
+func withSelf(others []crdt.PeerID, self crdt.PeerID, ready, draining bool) []crdt.PeerID {
+	if draining || !ready && len(others) > 0 {
+		return others
+	}
+	return append(others, self)
 }
 
 // staleOwner is the silence after which a peer is not counted on as an owner:

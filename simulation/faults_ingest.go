@@ -45,13 +45,13 @@ type lossTalk struct {
 // owners are those of a stream as this peer sees it.
 func (p *faultPeer) owners(id crdt.StreamID) []crdt.PeerID {
 	var peers []crdt.PeerID
-	if !p.draining {
-		peers = append(peers, p.id)
-	}
 	for _, info := range p.core.Peers() {
 		if info.Member && info.Ready && !info.Draining && info.ViewAge < staleOwnerMs {
 			peers = append(peers, info.ID)
 		}
+	}
+	if !p.draining && (p.ready || len(peers) == 0) {
+		peers = append(peers, p.id)
 	}
 	return gossip.Owners(id, peers, 2)
 }
