@@ -194,7 +194,7 @@ func (m mutant) fate(t *testing.T, root string) (killer, alive string) {
 		args = append(append(args, "-args"), strings.Fields(m.args)...)
 	}
 	cmd := exec.Command("go", args...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "BANYAN_TEST_PATIENCE=10s")
 	failures := filepath.Join(root, m.tested, "testdata", "rapid")
 	if _, err := os.Stat(failures); os.IsNotExist(err) {
 		defer os.RemoveAll(failures) // what rapid keeps of a failing draw is of the mutant

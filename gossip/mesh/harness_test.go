@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +20,14 @@ import (
 	"github.com/banyan-llm/banyan/gossip"
 )
 
-// patience bounds every wait of the tests; nothing is asserted about time.
-const patience = 60 * time.Second
+// patience bounds every wait of the tests; nothing is asserted about time. Who
+// waits for tests to fail sets it lower.
+var patience = func() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("BANYAN_TEST_PATIENCE")); err == nil {
+		return d
+	}
+	return time.Minute
+}()
 
 // eventually waits for ok.
 func eventually(t *testing.T, what string, ok func() bool) {
