@@ -136,7 +136,7 @@ func TestEveryAlertIsTestedFiringAndSilent(t *testing.T) {
 
 func TestRulesAlertAsTheirTestsSay(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("skipped: promtool takes seconds, and this is -short")
 	}
 	promtool := tool(t, "promtool")
 	runs(t, promtool, "check", "rules", "prometheus/banyan.rules.yml")

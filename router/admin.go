@@ -89,7 +89,7 @@ func (p *Peer) serveIntent(w http.ResponseWriter, r *http.Request) {
 	}
 	replica := p.fleet.Get(name)
 	if replica == nil {
-		writeError(w, http.StatusNotFound, fmt.Errorf("no replica %q; GET /v1/status lists them", name))
+		writeError(w, http.StatusNotFound, fmt.Errorf("no replica %q; banyan status (GET /v1/status) lists them", name))
 		return
 	}
 	p.board.setIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())

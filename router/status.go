@@ -306,9 +306,13 @@ func problems(s *console.Status) []console.Problem {
 	if len(s.Replicas) == 0 {
 		add("List them under replicas: or turn discovery on", "No replica is known")
 	}
+	help := "Requests go to the others; see deploy/README.md#replica-down"
+	if !slices.ContainsFunc(s.Replicas, func(r console.Replica) bool { return r.State != "down" }) {
+		help = "No replica is left and requests get 503: start one, or see deploy/README.md#replica-down"
+	}
 	for _, r := range s.Replicas {
 		if r.State == "down" {
-			add("Requests go to the others; see deploy/README.md#replica-down", "%s is down: %s", r.Name, r.Reason)
+			add(help, "%s is down: %s", r.Name, r.Reason)
 		}
 		switch r.Stream.State {
 		case "quarantined", "unusable":

@@ -166,6 +166,14 @@ func (e *evaluation) run(ctx context.Context, stderr io.Writer) ([]simulation.Re
 
 // tell prints and, if asked to, files the reports.
 func (e *evaluation) tell(reports []simulation.Report, stdout io.Writer) error {
+	var table strings.Builder
+	writeEvaluations(&table, e.cfg, reports)
+	return tellReports(e, reports, table.String(), stdout)
+}
+
+// tellReports prints reports, as JSON or as their table, and files both if
+// asked to.
+func tellReports[R any](e *evaluation, reports []R, table string, stdout io.Writer) error {
 	var document any = reports[0]
 	if len(reports) > 1 {
 		document = map[string]any{"runs": reports}
@@ -175,10 +183,8 @@ func (e *evaluation) tell(reports []simulation.Report, stdout io.Writer) error {
 		return err
 	}
 	text = append(text, '\n')
-	var table strings.Builder
-	writeEvaluations(&table, e.cfg, reports)
 	if e.out != "" {
-		if err := writeFiles(e.out, map[string]string{"sim.json": string(text), "sim.txt": table.String()}); err != nil {
+		if err := writeFiles(e.out, map[string]string{"sim.json": string(text), "sim.txt": table}); err != nil {
 			return err
 		}
 	}
@@ -186,7 +192,7 @@ func (e *evaluation) tell(reports []simulation.Report, stdout io.Writer) error {
 		_, err = stdout.Write(text)
 		return err
 	}
-	_, err = io.WriteString(stdout, table.String())
+	_, err = io.WriteString(stdout, table)
 	return err
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -105,28 +104,9 @@ func (m *meshPlay) play(ctx context.Context, stderr io.Writer) ([]simulation.Mes
 
 // tell prints and, if asked to, files the reports.
 func (m *meshPlay) tell(reports []simulation.MeshReport, stdout io.Writer) error {
-	var document any = reports[0]
-	if len(reports) > 1 {
-		document = map[string]any{"runs": reports}
-	}
-	text, err := json.MarshalIndent(document, "", "  ")
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
 	var table strings.Builder
 	m.write(&table, reports)
-	if m.out != "" {
-		if err := writeFiles(m.out, map[string]string{"sim.json": string(text), "sim.txt": table.String()}); err != nil {
-			return err
-		}
-	}
-	if m.asJSON {
-		_, err = stdout.Write(text)
-		return err
-	}
-	_, err = io.WriteString(stdout, table.String())
-	return err
+	return tellReports(&m.evaluation, reports, table.String(), stdout)
 }
 
 // write prints the schedule and a line a policy.
@@ -153,7 +133,7 @@ func (m *meshPlay) write(w io.Writer, reports []simulation.MeshReport) {
 			span(r.TTFT.P99), r.LoadCV, r.InFlightLost, r.Failed-r.InFlightLost, r.Retried, float64(r.GossipBytes)/1e6, equal)
 	}
 	_ = t.Flush()
-	fmt.Fprintf(w, "\nCUT answers ended with their peer or replica in mid-stream; FAILED is all other failures, which must be\nnone; EQUAL AFTER counts from the end of the last fault.\n")
+	fmt.Fprintf(w, "\nCUT answers ended with their peer or replica in mid-stream; FAILED is all other failures, which must be\nnone; EQUAL AFTER counts from the last answer, when all faults are over.\n")
 	for _, r := range reports {
 		for _, v := range r.Mesh.Violations {
 			fmt.Fprintf(w, "FAILED %s: %s\n", r.Policy, v)
