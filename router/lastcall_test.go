@@ -50,7 +50,7 @@ func knock(t *testing.T, closeListener func(net.Listener) error) {
 		clients.Go(func() {
 			for {
 				switch err := knockOnce(l.Addr().String()); {
-				case errors.Is(err, syscall.ECONNREFUSED):
+				case errors.Is(err, errNotConnected):
 					refused.Add(1)
 					return
 				case err != nil:
@@ -75,8 +75,15 @@ func knock(t *testing.T, closeListener func(net.Listener) error) {
 	}
 }
 
+// errNotConnected is a connect that failed: refused, or reset in the middle of
+// the handshake. A balancer tries another peer then, with nothing sent.
+var errNotConnected = errors.New("not connected")
+
 func knockOnce(address string) error {
 	c, err := net.DialTimeout("tcp", address, 20*time.Second)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
+		return errNotConnected
+	}
 	if err != nil {
 		return err
 	}
