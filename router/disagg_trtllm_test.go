@@ -44,7 +44,11 @@ func TestAFailedContextLegFallsBack(t *testing.T) {
 		"500": says(500, `{}`), "no JSON": says(200, `<html>`), "nonsense": says(200, `{"choices":[{"disaggregated_params":"x"}],"prompt_token_ids":[1]}`),
 		"hangs": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	} {
-		d := newDuo(t, "trtllm", prefill, says(200, decodeAnswer), func(cfg *Config) { cfg.Routing.Disagg.Timeout = 200 * time.Millisecond })
+		d := newDuo(t, "trtllm", prefill, says(200, decodeAnswer), func(cfg *Config) {
+			if name == "hangs" {
+				cfg.Routing.Disagg.Timeout = 200 * time.Millisecond
+			}
+		})
 		if status, replica, answer := d.ask(plainAsk); status != 200 || replica != "decode" || answer != decodeAnswer {
 			t.Errorf("%s: %d %s %s", name, status, replica, answer)
 		}

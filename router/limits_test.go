@@ -56,7 +56,7 @@ func askPeer(t *testing.T, p *Peer) int {
 
 // A client that dribbles its header is cut off, on both listeners' terms.
 func TestSlowHeadersAreCutOff(t *testing.T) {
-	p := bounded(t, func(c *Config) { c.Limits.HeaderTime = 300 * time.Millisecond })
+	p := bounded(t, func(c *Config) { c.Limits.HeaderTime = 2 * time.Second })
 	c := dial(t, p.public.Addr().String())
 	_, _ = io.WriteString(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 	if _, err := io.ReadAll(c); err != nil && !strings.Contains(err.Error(), "reset") {

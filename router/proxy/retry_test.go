@@ -52,7 +52,7 @@ func dieAfterHeader(w http.ResponseWriter, r *http.Request) {
 
 // patience is a short wait for a first byte, yet long enough for a replica
 // that means to answer on a busy machine.
-const patience = 500 * time.Millisecond
+const patience = 2 * time.Second
 
 func TestFailedTriesMoveOn(t *testing.T) {
 	for _, c := range []struct {

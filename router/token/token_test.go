@@ -320,7 +320,7 @@ func TestAQuestionEndsAtTheDeadline(t *testing.T) {
 		<-r.Context().Done()
 		close(ended)
 	})
-	tok := newTokenizer(t, func(c *Config) { c.Deadline = 500 * time.Millisecond })
+	tok := newTokenizer(t, func(c *Config) { c.Deadline = 2 * time.Second })
 	tok.Keys(context.Background(), textQuery(e, "x"))
 	select {
 	case <-ended:

@@ -43,7 +43,7 @@ func runBalancer(t *testing.T, backends ...*httptest.Server) *balancer {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	res, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)

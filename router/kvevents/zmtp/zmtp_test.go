@@ -13,7 +13,7 @@ import (
 )
 
 // testTimeout bounds every wait on a real socket.
-const testTimeout = 10 * time.Second
+const testTimeout = 30 * time.Second
 
 // quick makes sockets that find each other again at once.
 var quick = Options{MinBackoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond}
