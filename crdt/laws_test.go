@@ -47,7 +47,7 @@ func join(t *rapid.T, p, q *peer) *peer {
 }
 
 // TestJoinLaws holds for histories without losses; with them the join is not
-// associative (REPLICATION.md section 1).
+// associative (doc.go).
 func TestJoinLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLog(t, 1000, rapid.IntRange(1, 12).Draw(t, "n"), true)

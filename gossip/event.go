@@ -106,7 +106,7 @@ type (
 	// unacknowledged bytes bounded and sends bulk frames only when Writable.
 	Send struct {
 		Conn Conn
-		Kind string // frame name of REPLICATION.md, for metrics
+		Kind string // name of the frame, for metrics
 		Data []byte
 	}
 	// Dial opens a connection of a class to a peer.

@@ -25,6 +25,6 @@
 //	    those whose peer or replica ended in mid-answer
 //	M2  many peers find and answer what one peer does
 //
-// Sources: ROUTING.md section 2 (model, loads, the pooled reference),
-// EVALUATION.md (cells), CONTRACT.md (names in the report).
+// Sources: ARCHITECTURE.md (properties, decisions with their figures),
+// simulation/replica (what a replica's times are fitted to).
 package simulation

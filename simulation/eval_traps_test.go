@@ -8,7 +8,7 @@ import (
 	"github.com/banyan-llm/banyan/simulation/workload"
 )
 
-// The traps of ROUTING.md section 6, each with what springs it. The third one,
+// Traps that a policy may fall into, each with what springs it. The third one,
 // sums of contexts, is policy.TestTrap3SharedBlocksAreNotSummed.
 
 // A cost that the whole fleet shares (a mean of waiting counts) times the own

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Property is one of REPLICATION.md's section 6 that a run is held against.
+// Property is one of ARCHITECTURE.md's 27 that a run is held against.
 type Property struct {
 	Number int
 	Name   string
@@ -42,14 +42,14 @@ func Properties() []Property {
 // Held is how often a property was checked in a run, and how often it failed.
 type Held struct {
 	Property   string `json:"property"`
-	Number     int    `json:"number"` // in REPLICATION.md, section 6
+	Number     int    `json:"number"` // of ARCHITECTURE.md
 	Checks     int    `json:"checks"`
 	Violations int    `json:"violations"`
 }
 
 // Violation is one property that did not hold.
 type Violation struct {
-	Property string `json:"property"` // as REPLICATION.md section 6 names it
+	Property string `json:"property"` // as ARCHITECTURE.md names it
 	AtMs     int64  `json:"at_ms"`
 	Peer     string `json:"peer"`
 	What     string `json:"what"`

@@ -117,7 +117,6 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	l := loaded{cfg: router.DefaultConfig()}
 	opts := options(&l.cfg)
 	fs := flag.NewFlagSet("banyan serve", flag.ContinueOnError)
-	fs.SetOutput(stderr)
 	flagged := map[string]string{}
 	for _, o := range opts {
 		fs.Var(flagValue{opt: o, set: flagged, bool: o.value.Kind() == reflect.Bool}, o.key, o.doc)
@@ -127,11 +126,8 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	fs.StringVar(&l.path, "config", "", "YAML file")
 	fs.BoolVar(&l.print, "print-config", false, "print the effective configuration and exit")
 	fs.Usage = func() { serveUsage(stderr, opts) }
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return l, err
-		}
-		return l, usageError{err}
+	if err := parse(fs, args); err != nil {
+		return l, err
 	}
 	if fs.NArg() > 0 {
 		return l, usageError{fmt.Errorf("unexpected argument %q: every setting is a flag, see banyan serve --help", fs.Arg(0))}
@@ -265,15 +261,19 @@ func serveUsage(w io.Writer, opts []option) {
 			continue
 		}
 		def := fmt.Sprint(o.value.Interface())
-		if def == "" || def == "[]" {
+		if def == "" || def == "[]" || def == "map[]" {
 			def = "-"
 		}
-		fmt.Fprintf(w, "  --%-24s %s (default %s)\n", o.key, o.doc, def)
+		fmt.Fprintf(w, "  --%-35s %s (default %s)\n", o.key, o.doc, def)
 	}
-	fmt.Fprintln(w, "  --config                 YAML file")
-	fmt.Fprintln(w, "  --insecure-mesh          run the mesh without a gossip key")
-	fmt.Fprintln(w, "  --insecure-admin         let anybody use an admin listener beyond loopback")
-	fmt.Fprintln(w, "  --print-config           print the effective configuration and exit")
+	for _, f := range [][2]string{
+		{"config", "YAML file"},
+		{"insecure-mesh", "run the mesh without a gossip key"},
+		{"insecure-admin", "let anybody use an admin listener beyond loopback"},
+		{"print-config", "print the effective configuration and exit"},
+	} {
+		fmt.Fprintf(w, "  --%-35s %s\n", f[0], f[1])
+	}
 }
 
 // printConfig writes the configuration as YAML with secrets masked.

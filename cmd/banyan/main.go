@@ -40,14 +40,14 @@ func commands() []command {
 		{"serve", "--config banyan.yaml [flags]", "one router peer", serve},
 		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "the whole product on loopback, judged", runDemo},
 		{"replica", "[--listen ADDR --events ENDPOINT …]", "a stand-in inference replica", runReplica},
-		{"sim", "[--trace FILE | --workload NAME] [--policy P|all] [--peers M] …", "policies on a workload, in virtual time", runSim},
-		{"load", "--url URL [--workload NAME] [--rate R | --concurrency C] …", "drive any OpenAI endpoint: TTFT, TPOT, cached tokens", runLoad},
+		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "policies on a workload, in virtual time", runSim},
+		{"load", "--url URL [--workload NAME] [--rate R] …", "drive any OpenAI endpoint: TTFT, TPOT, cached tokens", runLoad},
 		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch]", "peers, replicas, convergence, load", runStatus},
-		{"drain", "REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, out, _ io.Writer) error {
-			return setIntent(ctx, "drain", args, out)
+		{"drain", "REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+			return setIntent(ctx, "drain", args, stdout, stderr)
 		}},
-		{"undrain", "REPLICA", "take it back", func(ctx context.Context, args []string, out, _ io.Writer) error {
-			return setIntent(ctx, "undrain", args, out)
+		{"undrain", "REPLICA", "take it back", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+			return setIntent(ctx, "undrain", args, stdout, stderr)
 		}},
 		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "a gossip key; mesh certificates; a client's or operator's key", keygen},
 		{"version", "", "the version", func(_ context.Context, _ []string, out, _ io.Writer) error {
@@ -110,17 +110,34 @@ func usage(w io.Writer) {
 // flagSet makes a subcommand's flags, whose faults are usage errors.
 func flagSet(name string, stderr io.Writer) *flag.FlagSet {
 	fs := flag.NewFlagSet("banyan "+name, flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		for _, c := range commands() {
+			if c.name == name {
+				fmt.Fprintf(stderr, "usage: banyan %s %s\n\n%s\n\n", c.name, c.args, c.help)
+			}
+		}
+		var flags strings.Builder
+		fs.SetOutput(&flags)
+		fs.PrintDefaults()
+		fmt.Fprint(stderr, strings.TrimPrefix(strings.ReplaceAll("\n"+flags.String(), "\n  -", "\n  --"), "\n"))
+	}
 	return fs
 }
 
-// parse wraps flag faults as usage errors.
+// parse reads a command line. A fault is a usage error, told once by run; the
+// whole help is for those who ask.
 func parse(fs *flag.FlagSet, args []string) error {
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return usageError{err}
+	help := fs.Usage
+	fs.Usage = func() {}
+	fs.SetOutput(io.Discard)
+	err := fs.Parse(args)
+	fs.Usage = help
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		help()
+		return err
+	case err != nil:
+		return usageError{fmt.Errorf("%w: see %s --help", err, fs.Name())}
 	}
 	return nil
 }

@@ -110,8 +110,8 @@ func fetchStatus(ctx context.Context, admin *adminClient) (*console.Status, []by
 }
 
 // setIntent drains or undrains a replica through any peer.
-func setIntent(ctx context.Context, verb string, args []string, stdout io.Writer) error {
-	fs := flagSet(verb, io.Discard)
+func setIntent(ctx context.Context, verb string, args []string, stdout, stderr io.Writer) error {
+	fs := flagSet(verb, stderr)
 	var admin adminClient
 	admin.flags(fs)
 	var names []string

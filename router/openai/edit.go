@@ -29,7 +29,7 @@ func (r *Request) Clone() *Request {
 // internalFields are set between routers and engines only: where to fetch KV
 // blocks from, which rank serves, the name a request has inside the engine.
 // From a client they would be requests to connect elsewhere or to collide
-// with others (ENGINES.md section 5).
+// with others. The names are those of vLLM, SGLang and TensorRT-LLM.
 var internalFields = []string{
 	"kv_transfer_params", "ec_transfer_params", "disaggregated_params",
 	"data_parallel_rank", "routed_dp_rank", "decode_dp_rank", "prefill_dp_rank", "disagg_prefill_dp_rank",

@@ -6,7 +6,7 @@ import "math"
 const (
 	maxFactor   = 64.0 // rates stay within this factor of the configured ones
 	maxSample   = 8.0  // one sample counts as at most this far off
-	minGain     = 0.05 // ROUTING.md section 4: (seen/predicted)^.05
+	minGain     = 0.05 // by (seen/predicted)^.05 a sample
 	minRunToken = 8    // tokens a run needs to say something about a decode step
 	stepRise    = 1e-3 // the smallest step seen is forgotten this fast per run
 
@@ -103,7 +103,7 @@ func (c Calibrator) Samples() int { return c.samples }
 
 // Blend appends the rates of replicas that serve one model, Speed filled in.
 // Each replica's own samples are noisy, and noise between equal replicas costs
-// more than a common error does (ROUTING.md section 4: sigma .4 costs 5-10 %);
+// more than a common error does (an error of sigma .4 in each costs 5-10 % of TTFT);
 // so a replica is taken for like the others (the mean over samples) until it
 // clearly differs. Decode steps are the fleet's least, as much slower at a
 // replica as its prefill is: a busy replica never shows its idle step.

@@ -72,8 +72,8 @@ type StickyConfig struct {
 
 // TTFTConfig is ttft. Setting a weight to 0 (progress_floor to 1, young_cap
 // to 1) removes that term. pour_weight, young_cap and the guard only matter
-// where several peers decide on delayed views. Three are not part of
-// ROUTING.md's formula: holder_steps at 3 keeps .99 of a conversation's turns
+// where several peers decide on delayed views. Three correct the predicted
+// time rather than being part of it: holder_steps at 3 keeps .99 of a conversation's turns
 // on one replica instead of .91; spread at .1 gives few hot prefixes to the
 // whole fleet (TTFT 42 ms for 51, end to end a third less); stale_stay at 1.2
 // keeps agents near session hashing's TTFT when views are 10 s old (49 ms for

@@ -124,7 +124,7 @@ func (q *query) onGPU(c *Candidate) int {
 }
 
 // remaining is the waiting prefill of a candidate less the time since its last
-// first token, but not below the progress floor (ROUTING.md W).
+// first token, but not below the progress floor.
 func (q *query) remaining(c *Candidate, held float64) float64 {
 	if !(held > 0) {
 		return 0

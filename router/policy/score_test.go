@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// twin is ROUTING.md section 1 written as it stands there: no tiers, suspects,
+// twin is the formula of pickTTFT written as it stands there: no tiers, suspects,
 // weights or sessions, everything recomputed, the pour by sorting.
 type twin struct {
 	scores  []float64

@@ -2,7 +2,7 @@ package policy
 
 import "math"
 
-// pickTTFT takes the earliest predicted first token (ROUTING.md section 1).
+// pickTTFT takes the earliest predicted first token.
 // For a request of L tokens and each candidate k, at view age d:
 //
 //	u = uncached tokens, at least 1

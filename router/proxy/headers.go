@@ -23,8 +23,7 @@ func printable(s string) bool {
 
 // dropped are request headers that end here: hop by hop (RFC 9110 section
 // 7.6.1), what the transport sets itself, and what only routers may tell an
-// engine: ranks, addresses to connect to, names of requests (ENGINES.md
-// sections 4 and 5.5).
+// engine: ranks, addresses to connect to, names of requests.
 var dropped = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,

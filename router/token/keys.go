@@ -36,7 +36,7 @@ func (k *Keys) Deepest() radix.Key {
 }
 
 // ChunkBytes is the unit of text keys, and TokensPerChunk what it stands for:
-// 512 bytes of English are about 130 tokens (TOKENS.md section 8).
+// 512 bytes of English are about 130 tokens.
 const (
 	ChunkBytes     = 512
 	TokensPerChunk = 128

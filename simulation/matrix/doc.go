@@ -10,6 +10,5 @@
 //	X2  every cell's report is in the page's tables
 //	X3  the page asks for nothing outside itself
 //
-// Sources: EVALUATION.md names the workloads, the cells and the published
-// figures printed beside ours.
+// Sources: published.go names those of the figures printed beside ours.
 package matrix

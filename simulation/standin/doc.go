@@ -22,5 +22,6 @@
 //	I6  a client that leaves frees its place and its pages
 //	I7  Close waits for every goroutine
 //
-// Sources: ENGINES.md sections 1, 3 and 4; vllm/distributed/kv_events.py.
+// Sources: vllm/distributed/kv_events.py, and the servers of vLLM, SGLang and
+// TensorRT-LLM, whose answers it imitates.
 package standin

@@ -19,6 +19,6 @@
 //	I4  a follow-up's prompt begins with its predecessor's prompt and reply
 //	I5  reading never panics; a bad line is an error that names the line
 //
-// Sources: EVALUATION.md names the workloads; the sharegpt, Mooncake and agent
-// formats are those of the published traces.
+// Sources: the sharegpt, Mooncake and agent formats are those of the published
+// traces; named.go says what each generated workload is made of.
 package workload

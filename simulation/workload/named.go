@@ -2,7 +2,7 @@ package workload
 
 import "math"
 
-// generators are the workloads by name; EVALUATION.md gives the shapes.
+// generators are the workloads by name; each one's make says its shape.
 var generators = map[string]spec{
 	"b2b":           {replicas: 8, profile: "b2b", kvTokens: 307328, make: b2b},
 	"b2b37":         {replicas: 4, profile: "llama3.1-70b_h100_tp4_linear", kvTokens: 461376, make: b2b37},

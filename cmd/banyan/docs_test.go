@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/banyan-llm/banyan/router"
+)
+
+const root = "../.."
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// eachNamed calls f with what a pattern's first group finds in the documents,
+// and wants at least so many.
+func eachNamed(t *testing.T, least int, pattern string, f func(doc, name string)) {
+	t.Helper()
+	seen := 0
+	for _, doc := range []string{"README.md", "deploy/README.md", "ARCHITECTURE.md"} {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(document(t, doc), -1) {
+			seen++
+			f(doc, m[1])
+		}
+	}
+	if seen < least {
+		t.Errorf("only %d places look like %s", seen, pattern)
+	}
+}
+
+// help is what every command says of itself.
+func help(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, c := range commands() {
+		if c.name == "version" {
+			continue
+		}
+		var text bytes.Buffer
+		if code := run(t.Context(), []string{c.name, "--help"}, &text, &text); code != exitOK || !strings.HasPrefix(text.String(), "usage: banyan "+c.name) {
+			t.Errorf("banyan %s --help: exit code %d, %q", c.name, code, text.String())
+		}
+		out[c.name] = text.String()
+	}
+	return out
+}
+
+func TestDocumentsNameCommandsAndFlagsThatExist(t *testing.T) {
+	helps := help(t)
+	eachNamed(t, 20, "banyan ((?:[a-z]+)(?: (?:[A-Z]+|--?[a-z-]+)[^`\n|;#&]*)?)", func(doc, line string) {
+		name, _, _ := strings.Cut(line, " ")
+		text, known := helps[name]
+		if !known { // prose; or a part of the line is
+			return
+		}
+		for _, m := range regexp.MustCompile(`(?:^|[ \[])--([a-z][a-z._-]*[a-z])`).FindAllStringSubmatch(line, -1) {
+			if name == "sim" && m[1] == "faults" || m[1] == "help" {
+				continue
+			}
+			if !strings.Contains(text, "  --"+m[1]) {
+				t.Errorf("%s: banyan %s has no flag --%s", doc, name, m[1])
+			}
+		}
+	})
+	var all strings.Builder
+	for _, text := range helps {
+		all.WriteString(text)
+	}
+	eachNamed(t, 12, "`--([a-z][a-z._-]*[a-z])", func(doc, flag string) {
+		foreign := []string{"page-size", "enable-prefix-caching", "kv-events-config"} // the engines'
+		if !slices.Contains(foreign, flag) && !strings.Contains(all.String(), "  --"+flag) {
+			t.Errorf("%s: no command has a flag --%s", doc, flag)
+		}
+	})
+}
+
+// TestREADMETablesNameSettings: the first cell of each row of the table under
+// Configure is a list of keys, of which later ones may leave out what the first
+// begins with.
+func TestREADMETablesNameSettings(t *testing.T) {
+	_, table, found := strings.Cut(document(t, "README.md"), "| key | default | meaning |\n|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	if !found {
+		t.Fatal("README.md has no table of settings")
+	}
+	cfg, known := router.DefaultConfig(), map[string]string{}
+	for _, o := range options(&cfg) {
+		known[o.key] = o.doc
+	}
+	for row := range strings.Lines(table) {
+		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		section := ""
+		for key := range strings.SplitSeq(cell, ", ") {
+			if _, ok := known[key]; !ok {
+				key = section + key
+			}
+			if _, ok := known[key]; !ok {
+				t.Errorf("README.md: no setting %s", key)
+			}
+			section = key[:strings.LastIndex(key, ".")+1]
+		}
+	}
+	eachNamed(t, 30, "`((?:http|admin|mesh|discovery|auth|ingest|drain|limits|routing|admission|hedge|tracing|log)\\.[a-z_.]+[a-z])`", func(doc, key string) {
+		if _, ok := known[key]; ok || key == "admin.keys" || key == "ingest.declare" { // a file, a function
+			return
+		}
+		for other := range known { // a whole section
+			if strings.HasPrefix(other, key+".") {
+				return
+			}
+		}
+		t.Errorf("%s: no setting %s", doc, key)
+	})
+}
+
+func TestDocumentsNameFilesAndTargetsThatExist(t *testing.T) {
+	var goFiles []string
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") {
+			goFiles = append(goFiles, filepath.ToSlash(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachNamed(t, 40, `\b([a-z_/]+\.go)\b`, func(doc, name string) {
+		if name != "doc.go" && !slices.ContainsFunc(goFiles, func(path string) bool { return strings.HasSuffix(path, "/"+name) }) {
+			t.Errorf("%s: no file %s", doc, name)
+		}
+	})
+	makefile := document(t, "Makefile")
+	eachNamed(t, 8, "(?m)(?:`|^)make ([a-z0-9-]+)", func(doc, target string) {
+		if !strings.Contains(makefile, "\n"+target+":") {
+			t.Errorf("%s: the Makefile has no target %s", doc, target)
+		}
+	})
+	eachNamed(t, 1, `\]\(([^)]+)\)`, func(doc, link string) {
+		file, _, _ := strings.Cut(link, "#")
+		if _, err := os.Stat(filepath.Join(root, filepath.Dir(doc), file)); file != "" && err != nil {
+			t.Errorf("%s: %v", doc, err)
+		}
+	})
+}
+
+// TestSourcesNameDocumentsThatExist: a reader can look up what a comment cites.
+func TestSourcesNameDocumentsThatExist(t *testing.T) {
+	named := regexp.MustCompile(`\b[A-Z]{4,}\.md\b`)
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, name := range named.FindAllString(string(text), -1) {
+			if name != "README.md" && name != "ARCHITECTURE.md" {
+				t.Errorf("%s cites %s, which is not here", path, name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
