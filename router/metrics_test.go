@@ -118,8 +118,8 @@ func TestNoMetricIsNamedOutsideTheRules(t *testing.T) {
 // recorded are the names that recording rules make.
 var recorded = regexp.MustCompile(`(?m)record:\s*"?([a-z_:0-9]+)`)
 
-// TestDeployNamesOnlyMetricsThatExist reads every rule, dashboard and chart: a
-// panel or alert over a metric that nobody emits stays empty for ever and says
+// TestDeployNamesOnlyMetricsThatExist reads every rule, dashboard, chart and
+// document: a panel or alert over a metric that nobody emits stays empty for ever and says
 // so to nobody.
 func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
 	have := series(exposition(t))
@@ -145,6 +145,13 @@ func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, path := range []string{"../README.md", "../ARCHITECTURE.md"} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[path] = string(data)
 	}
 	for path, text := range texts {
 		for _, name := range colon.FindAllString(text, -1) {
