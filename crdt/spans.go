@@ -124,3 +124,16 @@ func spansOf(slots []Slot) spans {
 	}
 	return out
 }
+
+// Overlap returns the ranges that lie in both lists. O(len(a) len(b)).
+func Overlap(a, b []Span) []Span {
+	var out []Span
+	for _, x := range a {
+		for _, y := range b {
+			if from, to := max(x.From, y.From), min(x.To, y.To); from <= to {
+				out = append(out, Span{from, to})
+			}
+		}
+	}
+	return out
+}

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -103,19 +102,7 @@ func TestAClientThatLeavesCancelsBothSGLangLegs(t *testing.T) {
 		ended <- struct{}{}
 	}
 	d := newDuo(t, "sglang", hang, hang, nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, d.front.URL+"/v1/chat/completions", strings.NewReader(plainAsk))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if res, err := http.DefaultClient.Do(req); err == nil {
-			res.Body.Close()
-		}
-	}()
-	<-reached
-	<-reached
-	cancel()
-	<-done
+	d.askAndLeave(2, reached)
 	for range 2 {
 		select {
 		case <-ended:

@@ -115,6 +115,24 @@ func (d *duo) ask(body string) (status int, replica, answer string) {
 	return res.StatusCode, res.Header.Get("X-Banyan-Replica"), string(raw)
 }
 
+// askAndLeave hangs up once so many legs were reached.
+func (d *duo) askAndLeave(legs int, reached <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.Background())
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, d.front.URL+"/v1/chat/completions", strings.NewReader(plainAsk))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			res.Body.Close()
+		}
+	}()
+	for range legs {
+		<-reached
+	}
+	cancel()
+	<-done
+}
+
 func (d *duo) legs(outcome leg) int {
 	return int(counterValue(d.peer.metrics.legs.WithLabelValues(string(outcome))))
 }
@@ -249,18 +267,7 @@ func TestAClientThatLeavesCancelsTheLegItIsIn(t *testing.T) {
 			decode = hang
 		}
 		d := newDuo(t, "vllm", prefill, decode, nil)
-		ctx, cancel := context.WithCancel(context.Background())
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, d.front.URL+"/v1/chat/completions", strings.NewReader(plainAsk))
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if res, err := http.DefaultClient.Do(req); err == nil {
-				res.Body.Close()
-			}
-		}()
-		<-reached
-		cancel()
-		<-done
+		d.askAndLeave(1, reached)
 		select {
 		case <-ended:
 		case <-time.After(20 * time.Second):

@@ -302,13 +302,13 @@ func (g *ingest) declare(now time.Time) {
 			continue
 		}
 		if f := g.follow[id]; f != nil && f.lostAt.IsZero() {
-			due = append(due, loss{id, absence{a.epoch, overlap(a.spans, no.spans), now}})
+			due = append(due, loss{id, absence{a.epoch, crdt.Overlap(a.spans, no.spans), now}})
 		}
 		delete(g.pending, id)
 	}
 	g.mu.Unlock()
 	for _, l := range due {
-		spans := overlap(l.spans, g.peer.index.Holes(l.id))
+		spans := crdt.Overlap(l.spans, g.peer.index.Holes(l.id))
 		if len(spans) == 0 {
 			continue
 		}
@@ -324,19 +324,6 @@ func (g *ingest) declare(now time.Time) {
 		g.peer.log.Warn("event batches lost: no peer and no replay has them", "stream", l.id, "batches", n)
 		g.peer.mesh.ingested(gossip.Ingested{Stream: l.id, Epoch: l.epoch, Lost: spans, ReceivedAt: now.UnixMilli(), First: true})
 	}
-}
-
-// overlap returns the ranges that lie in both lists.
-func overlap(a, b []crdt.Span) []crdt.Span {
-	var out []crdt.Span
-	for _, x := range a {
-		for _, y := range b {
-			if from, to := max(x.From, y.From), min(x.To, y.To); from <= to {
-				out = append(out, crdt.Span{From: from, To: to})
-			}
-		}
-	}
-	return out
 }
 
 // scraped takes what the fleet read of an owned replica's own load.

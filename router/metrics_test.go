@@ -41,18 +41,7 @@ var closedLists = map[string][]string{
 // exposition is what a peer that just started shows at /metrics.
 func exposition(t *testing.T) string {
 	t.Helper()
-	cfg := DefaultConfig()
-	cfg.HTTP.Listen, cfg.Admin.Listen, cfg.Mesh.Bind = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	cfg.Mesh.Insecure = true
-	cfg.Replicas = []fleet.Spec{{Name: "r0", URL: "http://127.0.0.1:1"}}
-	p, err := New(cfg, Options{Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.mesh.stop()
-		p.close()
-	})
+	p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{Name: "r0", URL: "http://127.0.0.1:1"}} })
 	w := httptest.NewRecorder()
 	p.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
 	if w.Code != http.StatusOK {

@@ -297,8 +297,11 @@ func problems(s *console.Status) []console.Problem {
 	add := func(help, text string, args ...any) {
 		out = append(out, console.Problem{Text: fmt.Sprintf(text, args...), Help: help})
 	}
-	if !s.Ready {
-		add("It gets no traffic until then", "This peer is not ready: %s", s.Reason)
+	switch {
+	case s.Draining:
+		add("It takes no new requests and ends with its last stream, at most drain.timeout later", "This peer drains")
+	case !s.Ready:
+		add("It gets no traffic until it is", "This peer is not ready: %s", s.Reason)
 	}
 	if s.Config.Fault != "" {
 		add("The old one stays in force; mend the file, it is tried again", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))

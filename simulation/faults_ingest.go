@@ -298,7 +298,7 @@ func (p *faultPeer) declare(now int64) {
 			continue
 		}
 		if f := p.follows[e.stream]; f != nil && f.lostAt == 0 {
-			p.lose(e.stream, a.epoch, bothSpans(a.spans, no.spans), now)
+			p.lose(e.stream, a.epoch, crdt.Overlap(a.spans, no.spans), now)
 		}
 		delete(p.pending, e.stream)
 	}
@@ -306,7 +306,7 @@ func (p *faultPeer) declare(now int64) {
 
 // lose declares those of the slots lost that are still missing.
 func (p *faultPeer) lose(id crdt.StreamID, epoch uint64, spans []crdt.Span, now int64) {
-	spans = bothSpans(spans, p.index.Holes(id))
+	spans = crdt.Overlap(spans, p.index.Holes(id))
 	if len(spans) == 0 {
 		return
 	}
@@ -317,17 +317,4 @@ func (p *faultPeer) lose(id crdt.StreamID, epoch uint64, spans []crdt.Span, now 
 	p.run.trace(p.name, "declares %v of %s lost", spans, id)
 	p.ingests = true
 	p.step(gossip.Ingested{Stream: id, Epoch: epoch, Lost: spans, ReceivedAt: now, First: true})
-}
-
-// bothSpans are the ranges that lie in both lists.
-func bothSpans(a, b []crdt.Span) []crdt.Span {
-	var out []crdt.Span
-	for _, x := range a {
-		for _, y := range b {
-			if from, to := max(x.From, y.From), min(x.To, y.To); from <= to {
-				out = append(out, crdt.Span{From: from, To: to})
-			}
-		}
-	}
-	return out
 }

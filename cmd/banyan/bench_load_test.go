@@ -49,27 +49,14 @@ func TestLoadNamesEveryFault(t *testing.T) {
 	if err := os.WriteFile(trace, []byte("\n{\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		args []string
-		want []string
-	}{
+	tellsFaults(t, "load", []misuse{
 		{nil, []string{"url"}},
 		{[]string{"--url", "ftp://x", "--workload", "nothing"}, []string{"url", "nothing"}},
 		{[]string{"--url", "http://127.0.0.1:1", "--trace", trace}, []string{"line 2"}},
 		{[]string{"--url", "http://127.0.0.1:1", "--rate", "1", "--concurrency", "2"}, []string{"exclude"}},
 		{[]string{"--url", "http://127.0.0.1:1", "--key-file", trace + "x"}, []string{"no such file"}},
 		{[]string{"--url", "http://127.0.0.1:1", "--timeout", "0s", "more"}, []string{"timeout", "more"}},
-	} {
-		code, out, errs := played(append([]string{"load"}, c.args...)...)
-		if code != exitUsage || out != "" {
-			t.Errorf("%v: exit %d, stdout %q", c.args, code, out)
-		}
-		for _, want := range c.want {
-			if !strings.Contains(errs, want) {
-				t.Errorf("%v: no %q in %q", c.args, want, errs)
-			}
-		}
-	}
+	})
 	if code, _, errs := played("load", "--url", "http://127.0.0.1:1"); code != exitFailed || !strings.Contains(errs, "list models") {
 		t.Errorf("nobody there: exit %d, %s", code, errs)
 	}

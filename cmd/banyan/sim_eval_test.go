@@ -17,6 +17,28 @@ func played(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// misuse is a command line and what must be said of it.
+type misuse struct {
+	args []string
+	want []string
+}
+
+// tellsFaults holds that a command refuses each with exit code 2, on stderr.
+func tellsFaults(t *testing.T, command string, cases []misuse) {
+	t.Helper()
+	for _, c := range cases {
+		code, out, errs := played(append([]string{command}, c.args...)...)
+		if code != exitUsage || out != "" {
+			t.Errorf("%v: exit %d, stdout %q", c.args, code, out)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(errs, want) {
+				t.Errorf("%v: no %q in %q", c.args, want, errs)
+			}
+		}
+	}
+}
+
 func TestSimPrintsTheContractsNames(t *testing.T) {
 	code, out, errs := played("sim", "--workload", "multi_turn", "--requests", "100", "--peers", "3", "--json")
 	if code != exitOK {
@@ -71,10 +93,7 @@ func TestSimNamesEveryFault(t *testing.T) {
 	if err := os.WriteFile(trace, []byte(good+good+"{]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		args []string
-		want []string
-	}{
+	tellsFaults(t, "sim", []misuse{
 		{[]string{"--trace", trace}, []string{"bad.jsonl", "line 3"}},
 		{[]string{"--trace", trace + "x"}, []string{"no such file"}},
 		{[]string{"--workload", "nothing"}, []string{"nothing", "multi_turn"}},
@@ -86,15 +105,5 @@ func TestSimNamesEveryFault(t *testing.T) {
 		{[]string{"--requests", "-3"}, []string{"requests"}},
 		{[]string{"--load-delay", "-1s"}, []string{"load_delay"}},
 		{[]string{"extra"}, []string{"extra"}},
-	} {
-		code, out, errs := played(append([]string{"sim"}, c.args...)...)
-		if code != exitUsage || out != "" {
-			t.Errorf("%v: exit %d, stdout %q", c.args, code, out)
-		}
-		for _, want := range c.want {
-			if !strings.Contains(errs, want) {
-				t.Errorf("%v: no %q in %q", c.args, want, errs)
-			}
-		}
-	}
+	})
 }

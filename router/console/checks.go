@@ -51,7 +51,7 @@ func (s *Status) checks() []check {
 		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive", t.peers, t.members)},
 		{oldest <= 2*staleMs, "views of other peers are " + millis(&oldest) + " old at most"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
-		{deaf == 0, fmt.Sprintf("events of %d of %d replicas are usable", t.replicas-deaf, t.replicas)},
+		{deaf == 0, fmt.Sprintf("events of %d replicas are ignored", deaf)},
 		{s.Mesh.Divergent == 0, fmt.Sprintf("%d streams differ between peers", s.Mesh.Divergent)},
 	}
 }

@@ -77,20 +77,25 @@ func (w wire) appendEvent(b []byte, e *event) []byte {
 	case blockRemoved:
 		return w.appendRemoved(b, e)
 	}
+	return w.begin(b, e, 1)
+}
+
+// begin opens an event of n fields, its kind being the first.
+func (w wire) begin(b []byte, e *event, n int) []byte {
 	if w.layout == LayoutArray {
-		return appendString(appendArray(b, 1), string(e.kind))
+		return appendString(appendArray(b, n), string(e.kind))
 	}
-	return appendString(appendString(appendMap(b, 1), "type"), string(e.kind))
+	return appendString(appendString(appendMap(b, n), "type"), string(e.kind))
 }
 
 // appendStored writes vLLM's store: 12 fields by position, or by name with
 // group and spec kind but without the sliding window, as 0.26 does.
 func (w wire) appendStored(b []byte, e *event) []byte {
+	n := 11
 	if w.layout == LayoutArray {
-		b = appendString(appendArray(b, 12), string(e.kind))
-	} else {
-		b = appendString(appendString(appendMap(b, 11), "type"), string(e.kind))
+		n = 12
 	}
+	b = w.begin(b, e, n)
 	b = w.appendHashes(w.name(b, "block_hashes"), e.hashes)
 	b = w.appendParent(w.name(b, "parent_block_hash"), e)
 	b = appendTokens(w.name(b, "token_ids"), e.tokens)
@@ -139,11 +144,7 @@ func (w wire) appendStoredSGLang(b []byte, e *event) []byte {
 	if e.salt != "" {
 		n++
 	}
-	if w.layout == LayoutArray {
-		b = appendString(appendArray(b, n), string(e.kind))
-	} else {
-		b = appendString(appendString(appendMap(b, n), "type"), string(e.kind))
-	}
+	b = w.begin(b, e, n)
 	b = w.appendHashes(w.name(b, "block_hashes"), e.hashes)
 	b = w.appendParent(w.name(b, "parent_block_hash"), e)
 	b = appendTokens(w.name(b, "token_ids"), e.tokens)
@@ -165,11 +166,7 @@ func (w wire) appendRemoved(b []byte, e *event) []byte {
 	if group {
 		n++
 	}
-	if w.layout == LayoutArray {
-		b = appendString(appendArray(b, n), string(e.kind))
-	} else {
-		b = appendString(appendString(appendMap(b, n), "type"), string(e.kind))
-	}
+	b = w.begin(b, e, n)
 	b = w.appendHashes(w.name(b, "block_hashes"), e.hashes)
 	b = appendString(w.name(b, "medium"), "GPU")
 	if group {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -139,15 +140,7 @@ func (g *generator) turn(c *conversation, user, output int, think float64) {
 // finish orders requests by time; a session's stay in order. I3.
 func (g *generator) finish() {
 	reqs := g.w.Requests
-	slices.SortStableFunc(reqs, func(a, b Request) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(reqs, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 	moved := make([]int, len(reqs))
 	for i := range reqs {
 		moved[reqs[i].ID] = i

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -227,15 +228,7 @@ func (t *tracer) finish() {
 			reqs[i].At = (onGrid(reqs[i].At*1e3) + rnd.Float64()*bucketMillis) / 1e3
 		}
 	}
-	slices.SortStableFunc(reqs, func(a, b Request) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(reqs, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 	for i := range reqs {
 		reqs[i].ID = i
 	}
