@@ -46,6 +46,8 @@ type Config struct {
 	PredictFor    float64 // seconds a predicted block counts; 0: 5; negative: no predictions
 	Remember      int     // pages a replica of its own prompts that a peer remembers besides, latest first
 	MatchPages    int     // leading pages of a prompt that peers look at; 0: all
+	Scrape        float64 // how often peers read the engines' own load figures; 0: 0.2
+	ScrapedOnly   bool    // peers know load from those figures alone, not from what they sent
 
 	// Speedup divides arrival times (2: twice the rate); 0: 1. Load, if set,
 	// chooses it: arrivals at this share of the rate at which the pooled
@@ -87,7 +89,7 @@ type Report struct {
 	IdealHitRatio   float64 `json:"ideal_hit_ratio"` // of one infinite cache, whole workload in order of arrival
 	FollowUpCached  float64 `json:"follow_up_cached"`
 	SameReplica     float64 `json:"same_replica"`
-	TTFT            Spread  `json:"ttft_ms"`
+	TTFT            Spread  `json:"ttft_ms"` // of a workload in stages: percentiles are means over them, weighed with the requests
 	TPOT            Pair    `json:"tpot_ms"`
 	OutputPerSecond float64 `json:"output_tokens_per_s"` // of a workload in stages: the mean over them
 	LoadCV          float64 `json:"load_cv"`             // of prefill seconds over replicas
@@ -180,6 +182,9 @@ func (c Config) complete() (Config, error) {
 	if c.PredictFor == 0 {
 		c.PredictFor = 5
 	}
+	if c.Scrape == 0 {
+		c.Scrape = 0.2
+	}
 	if c.Speedup == 0 {
 		c.Speedup = 1
 	}
@@ -207,6 +212,7 @@ func (c *Config) check() error {
 	bad("dispatch_delay", seconds(c.DispatchDelay), c.DispatchDelay)
 	bad("index_delay", seconds(c.IndexDelay), c.IndexDelay)
 	bad("view_age", seconds(c.ViewAge), c.ViewAge)
+	bad("scrape", seconds(c.Scrape), c.Scrape)
 	bad("speedup", c.Speedup > 0, c.Speedup)
 	bad("load", c.Load >= 0 && c.Load < 100, c.Load)
 	for _, f := range c.Slow {

@@ -216,6 +216,14 @@ func TestB2BCollapsesWithoutPreciseRouting(t *testing.T) {
 		cfg := Config{Workload: w, Peers: 1, Page: 80, IndexDelay: 0.05, From: w.Warm, Seed: 1}
 		change(&cfg)
 		rep := evaluate(t, cfg)
+		mean, p90 := 0.0, 0.0
+		for _, st := range rep.Stages {
+			share := float64(st.Requests) / float64(rep.Requests)
+			mean, p90 = mean+share*st.TTFT.Mean, p90+share*st.TTFT.P90
+		}
+		if math.Abs(mean/rep.TTFT.Mean-1) > 1e-9 || math.Abs(p90/rep.TTFT.P90-1) > 1e-9 {
+			t.Errorf("%s: mean %v and p90 %v are not the steps': %v, %v", name, rep.TTFT.Mean, rep.TTFT.P90, mean, p90)
+		}
 		t.Logf("%s: mean %.0f ms, p90 %.0f ms, hit %.3f, %.0f tokens/s", name, rep.TTFT.Mean, rep.TTFT.P90, rep.HitRatio, rep.OutputPerSecond)
 		return rep
 	}

@@ -99,16 +99,15 @@ func (m *meter) mean() float64 {
 	return m.sum / m.count
 }
 
-// scrape is the engines' own load figures, read every scrapeSeconds.
+// scrape is the load figures that the engines tell, as they were read last.
 type scrape struct {
 	at    float64
 	stats []replica.Stats
 }
 
-const scrapeSeconds = 0.2
-
-func (s *scrape) refresh(now float64, engines []*replica.Replica) {
-	if s.stats != nil && now < s.at+scrapeSeconds {
+// refresh reads them again if that was at least so many seconds ago.
+func (s *scrape) refresh(now, every float64, engines []*replica.Replica) {
+	if s.stats != nil && now < s.at+every {
 		return
 	}
 	s.at = now

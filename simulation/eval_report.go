@@ -47,11 +47,13 @@ func (r *run) report() Report {
 	return rep
 }
 
-// reportStages tells the stages apart and makes the throughput their mean, as
-// the published summaries have it.
+// reportStages tells the stages apart and makes the throughput their mean and
+// the percentiles of TTFT their means weighed with the requests, as the
+// published summaries have it. The mean TTFT is the same both ways.
 func (r *run) reportStages(rep *Report) {
 	stages := r.cfg.Workload.Stages
-	sum := 0.0
+	sum, answered := 0.0, 0
+	var whole Spread
 	for i, s := range stages {
 		end := len(r.jobs)
 		if i+1 < len(stages) {
@@ -79,9 +81,14 @@ func (r *run) reportStages(rep *Report) {
 			st.OutputPerSecond = float64(output) / st.Seconds
 		}
 		sum += st.OutputPerSecond
+		n := float64(st.Completed)
+		answered += st.Completed
+		whole = Spread{0, whole.P50 + n*st.TTFT.P50, whole.P90 + n*st.TTFT.P90, whole.P99 + n*st.TTFT.P99}
 		rep.Stages = append(rep.Stages, st)
 	}
-	if len(rep.Stages) > 0 {
+	if answered > 0 {
+		n := float64(answered)
+		rep.TTFT = Spread{rep.TTFT.Mean, whole.P50 / n, whole.P90 / n, whole.P99 / n}
 		rep.OutputPerSecond = sum / float64(len(rep.Stages))
 	}
 }

@@ -337,10 +337,12 @@ func (r *run) look(now float64, j *job) {
 	keys := r.prompt(j)
 	r.index.match(now, j.peer, keys, r.deep[0], r.deep[1])
 	r.routed.match(j.peer, keys, r.deep[1])
-	r.scrape.refresh(now, r.engines)
+	r.scrape.refresh(now, r.cfg.Scrape, r.engines)
 	for k := range r.cands {
-		sum := r.loads.sum(j.peer, k)
-		young := &r.loads.young[r.loads.at(j.peer, k)]
+		var sum, young load
+		if !r.cfg.ScrapedOnly {
+			sum, young = r.loads.sum(j.peer, k), r.loads.young[r.loads.at(j.peer, k)]
+		}
 		gpu := r.deep[0][k] * r.cfg.Page
 		c := &r.cands[k]
 		*c = policy.Candidate{

@@ -96,7 +96,7 @@ func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
 	j, t := &m.books.jobs[i], &m.trips[i]
 	d.peer.index.Match(t.prompt.keys, &d.view)
 	d.cands = d.cands[:0]
-	m.books.scrape.refresh(m.seconds(), m.models())
+	m.books.scrape.refresh(m.seconds(), m.books.cfg.Scrape, m.models())
 	for k, g := range m.fleet {
 		if g.up && g.cutOff[d.peer.slot] == 0 && t.tried != g {
 			d.cands = append(d.cands, m.candidate(d, k))

@@ -31,6 +31,7 @@ type evaluation struct {
 	out      string
 	matrix   bool
 	ablation bool
+	cells    bool
 	mesh     bool // read by wantsMesh
 	share    float64
 	seeds    int
@@ -55,10 +56,11 @@ func (e *evaluation) register(fs *flag.FlagSet) {
 	fs.StringVar(&e.out, "out", "", "also write sim.json and sim.txt into this `folder`; with --matrix where all goes, default out")
 	fs.BoolVar(&e.matrix, "matrix", false, "run the evaluation matrix: many workloads, policies and delays; writes a page with plots. Heeds only --trace, --traces, --seed, --seeds, --share, --json and --out")
 	fs.BoolVar(&e.mesh, "mesh", false, "play the workload in a whole mesh of real peers instead of a model of their views; --faults FILE beside it, or\nbeside --workload or --trace, disturbs it. Links take --dispatch-delay; the other delays are what the code makes them")
-	fs.Float64Var(&e.share, "share", 1, "with --matrix or --ablation: share of the requests of each workload, for a rougher but quicker look")
+	fs.Float64Var(&e.share, "share", 1, "with --matrix, --cells or --ablation: share of the requests of each workload, for a rougher but quicker look")
+	fs.BoolVar(&e.cells, "cells", false, "run what must reproduce and print it as one table: cell, expected, ours, tolerance, holds; heeds what --ablation does.\nExits 1 if a cell does not hold")
 	fs.BoolVar(&e.ablation, "ablation", false, "take the default policy apart, term by term; heeds what --matrix does but --trace and --out")
-	fs.IntVar(&e.seeds, "seeds", 3, "with --matrix or --ablation: runs of everything, each from the next seed")
-	fs.StringVar(&e.traces, "traces", "", "with --matrix or --ablation: `folder` with recorded traces by their published names (mooncake_conversation.jsonl, ...)")
+	fs.IntVar(&e.seeds, "seeds", 3, "with --matrix, --cells or --ablation: runs of everything, each from the next seed")
+	fs.StringVar(&e.traces, "traces", "", "with --matrix, --cells or --ablation: `folder` with recorded traces by their published names (mooncake_conversation.jsonl, ...)")
 }
 
 // config turns flags into a configuration without a policy.
@@ -114,12 +116,15 @@ func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	if e.matrix || e.ablation {
+	if e.matrix || e.ablation || e.cells {
 		if err := noArguments(fs); err != nil {
 			return err
 		}
-		if e.ablation {
+		switch {
+		case e.ablation:
 			return e.runAblation(ctx, stdout, stderr)
+		case e.cells:
+			return e.runCells(ctx, stdout, stderr)
 		}
 		return e.runMatrix(ctx, stdout, stderr)
 	}

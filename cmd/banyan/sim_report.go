@@ -59,6 +59,35 @@ func (e *evaluation) runMatrix(ctx context.Context, stdout, stderr io.Writer) er
 	return nil
 }
 
+// runCells prints what must reproduce as one table.
+func (e *evaluation) runCells(ctx context.Context, stdout, stderr io.Writer) error {
+	cells, err := matrix.Plan(matrix.Options{Seed: e.source.seed, Seeds: e.seeds, Share: e.share, Given: e.given, Checked: true})
+	if err != nil {
+		return err
+	}
+	reports, err := evaluateAll(ctx, cells, stderr)
+	if err != nil {
+		return err
+	}
+	book := matrix.NewBook(e.source.seed, cells, reports)
+	if e.asJSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", " ")
+		err = enc.Encode(book.Checks())
+	} else {
+		err = book.WriteCells(stdout)
+	}
+	for _, c := range book.Checks() {
+		if err == nil && c.Ran && !c.Holds {
+			err = errCell
+		}
+	}
+	return err
+}
+
+// errCell says that a cell does not hold; the table shows which.
+var errCell = errors.New("a cell does not hold")
+
 // runAblation prints what each term of the default policy is worth.
 func (e *evaluation) runAblation(ctx context.Context, stdout, stderr io.Writer) error {
 	cells, err := matrix.PlanAblation(matrix.Options{Seed: e.source.seed, Seeds: e.seeds, Share: e.share, Given: e.given})

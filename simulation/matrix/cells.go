@@ -44,9 +44,11 @@ func (p *planner) named() {
 }
 
 // published runs a ladder under the four schedulers it was published for, one
-// router each, and under a mesh of sixteen. The approximate one never hears an
-// engine: it remembers 31,250 pages of 16 tokens a replica and looks at the
-// first 256 of a prompt, whose share it scores.
+// router each, and under a mesh of sixteen. llm-d's know load only from the
+// engines' metrics, read every 50 ms. The approximate one never hears of a
+// cache: it remembers 31,250 blocks of 64 characters (its guess of 16 tokens) a
+// replica and looks at the first 256 of a prompt, whose share it scores. The
+// precise one hears events and expects nothing of what it sent.
 func (p *planner) published(name string, requests, page int, prefix float64, precise *policy.Config) {
 	w := p.workload(name, requests)
 	if p.err != nil {
@@ -58,7 +60,7 @@ func (p *planner) published(name string, requests, page int, prefix float64, pre
 		cfg := p.config(w, name)
 		cfg.Page = page
 		if change != nil {
-			cfg.Peers = 1
+			cfg.Peers, cfg.ScrapedOnly, cfg.Scrape = 1, true, 0.05
 			change(&cfg)
 		}
 		p.add(byName, line, 0, cfg)
@@ -69,7 +71,7 @@ func (p *planner) published(name string, requests, page int, prefix float64, pre
 		c.Routing, c.IndexDelay, c.PredictFor = approximate, never, -1
 		c.Remember, c.MatchPages = 31250*16/page, looked/page
 	})
-	run(linePrecise, "weighted", func(c *simulation.Config) { c.Routing = precise })
+	run(linePrecise, "weighted", func(c *simulation.Config) { c.Routing, c.PredictFor = precise, -1 })
 	run(policy.Default, policy.Default, nil)
 	run(simulation.Pooled, simulation.Pooled, nil)
 }

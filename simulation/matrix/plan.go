@@ -47,6 +47,8 @@ type Options struct {
 	// Given reads a recorded trace by its published name, spread by seed; nil,
 	// or nil for a name: it is not there and its cells are left out.
 	Given func(name string, seed uint64) (*workload.Workload, error)
+	// Checked leaves out what no check looks at.
+	Checked bool
 }
 
 // Peers and delays that hold where an experiment does not vary them: what the
@@ -103,9 +105,11 @@ func (p *planner) plan() {
 	if p.err != nil {
 		return
 	}
-	p.rates(main)
+	if !p.o.Checked {
+		p.rates(main)
+		p.ages(main)
+	}
 	p.fleet(chat)
-	p.ages(main)
 	p.named()
 	p.delays(chat)
 	p.traps(chat)
@@ -147,7 +151,23 @@ func (p *planner) speedup(cfg simulation.Config) float64 {
 }
 
 func (p *planner) add(experiment, line string, x float64, cfg simulation.Config) {
-	p.cells = append(p.cells, Cell{experiment, cfg.Workload.Name, line, x, cfg})
+	c := Cell{experiment, cfg.Workload.Name, line, x, cfg}
+	if !p.o.Checked || c.checked() {
+		p.cells = append(p.cells, c)
+	}
+}
+
+// checked reports whether a check looks at the cell.
+func (c *Cell) checked() bool {
+	switch c.Experiment {
+	case byPeers:
+		return c.Line == lineMesh && c.X == 8
+	case byName:
+		return c.Line != simulation.Pooled
+	case byBound:
+		return c.Line == policy.Default || c.Line == simulation.Pooled
+	}
+	return true
 }
 
 // compared are the policies of the plots, ours last but the reference.

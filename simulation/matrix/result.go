@@ -108,7 +108,20 @@ func (b *Book) WriteText(w io.Writer) error {
 		return err
 	}
 	for _, c := range b.Checks() {
-		if _, err := fmt.Fprintf(w, "\n%-13s %s\n  wanted %s\n  here   %s\n", c.Verdict(), c.What, c.Want, c.Got); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%-13s %s\n  wanted %s; %s\n  here   %s\n", c.Verdict(), c.What, c.Want, c.Tolerance, c.Got); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteCells prints the checks as one Markdown table.
+func (b *Book) WriteCells(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "| cell | expected | ours | tolerance | holds |\n|---|---|---|---|---|\n"); err != nil {
+		return err
+	}
+	for _, c := range b.Checks() {
+		if _, err := fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", c.What, c.Want, c.Got, c.Tolerance, c.Verdict()); err != nil {
 			return err
 		}
 	}

@@ -30,6 +30,7 @@ type ladder struct {
 	groups, prompts int
 	head, tail, out int
 	even            bool   // equal gaps instead of Poisson's
+	most            int    // requests a step; 0: no bound
 	steps           []step // the first one warms the caches
 }
 
@@ -38,9 +39,12 @@ const stagePause = 1
 
 // b2b is llm-d's "73 %" run. The engines are told to ignore the end of text,
 // so that 1,000 tokens come; the published counts are about 940, because the
-// client tokenizes the text again.
+// client tokenizes the text again. No step is answered more often than 1,024
+// times: the published means over all are those of the steps, weighed with the
+// requests sent but with 1,024 from 40 a second on, to a tenth of a request,
+// whatever the scheduler. That many in flight is what Envoy lets through.
 func b2b(g *generator, sized bool) {
-	g.ladder(ladder{groups: 150, prompts: 5, head: 6000, tail: 1200, out: 1000, steps: []step{
+	g.ladder(ladder{groups: 150, prompts: 5, head: 6000, tail: 1200, out: 1000, most: 1024, steps: []step{
 		{15, 50},
 		{3, 20},
 		{10, 20},
@@ -81,7 +85,11 @@ func (g *generator) ladder(l ladder, sized bool) {
 	for i, s := range l.steps {
 		start, rate := g.now, s.rate*g.rate
 		g.w.Stages = append(g.w.Stages, Stage{Rate: rate, First: len(g.w.Requests), At: start})
-		for n := range int(s.rate * s.seconds) {
+		sent := int(s.rate * s.seconds)
+		if l.most > 0 {
+			sent = min(sent, l.most)
+		}
+		for n := range sent {
 			if sized && len(g.w.Requests) >= g.size {
 				return
 			}
