@@ -77,6 +77,7 @@ type Config struct {
 	Timing     Timing
 
 	tune func(*serf.Config) // tests: faster failure detection
+	wire *wire              // tests: a network that can be cut; nil: the host's
 }
 
 const (

@@ -142,7 +142,7 @@ func (m *Mesh) bind() error {
 		tcp: tcp, udp: udp, advertise: advertise,
 		header: labelHeader(m.cfg.Label), timing: m.cfg.Timing,
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn),
-		peer:   m.accepted,
+		peer: m.accepted, wire: m.cfg.wire,
 		refuse: func(why cause, from net.Addr, args ...any) { m.refusals.refuse(why, from, args...) },
 	}
 	t.lobby = newLobby(lobbyMax, func(c net.Conn) { t.refuse(causeCrowd, c.RemoteAddr()) })

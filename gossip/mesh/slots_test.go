@@ -17,7 +17,6 @@ type full struct {
 	*node
 	state    *gossiptest.State // touched in the loop only
 	observed int
-	seen     func(delayMs float64) // nil: nobody asks; set in the loop
 	joined   int
 	ready    bool
 }
@@ -51,9 +50,6 @@ func (f *full) local(eff gossip.Effect) {
 		f.Post(gossip.SnapshotJoined{Stream: eff.Snapshot.Stream, Err: err})
 	case gossip.Observed:
 		f.observed++
-		if f.seen != nil {
-			f.seen(eff.DelayMs)
-		}
 	case gossip.Caught:
 		f.ready = eff.Ready
 	}

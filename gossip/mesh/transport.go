@@ -28,6 +28,7 @@ type transport struct {
 	// connection's deadline, which is set.
 	peer func(net.Conn, preamble, *guest)
 
+	wire    *wire // tests
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	ctx     context.Context // ends with the transport; not any one request's
@@ -210,8 +211,18 @@ func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return t.advertise.IP, t.advertise.Port, nil
 }
 
+// wire stands in for the network between peers, by the addresses they
+// advertise.
+type wire struct {
+	dial  func(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error)
+	drops func(addr string) bool // whether packets to addr are lost
+}
+
 // WriteTo implements memberlist.Transport.
 func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
+	if t.wire != nil && t.wire.drops(addr) {
+		return time.Now(), nil
+	}
 	to, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
 		return time.Time{}, err
@@ -243,6 +254,9 @@ func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 }
 
 func (t *transport) dial(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error) {
+	if t.wire != nil {
+		return t.wire.dial(ctx, addr, timeout)
+	}
 	d := net.Dialer{Timeout: timeout}
 	return d.DialContext(ctx, "tcp", addr)
 }
