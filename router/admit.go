@@ -70,12 +70,31 @@ func (c *AdmissionConfig) proxy() proxy.Admission {
 type bar struct {
 	*AdmissionConfig
 	peers int
+	place int // of this peer among them, from 0
 	grid  int
 }
 
 func (p *Peer) bar(now time.Time) bar {
-	cfg := p.config()
-	return bar{&cfg.Admission, p.seen(now).peers, cfg.Grid}
+	cfg, seen := p.config(), p.seen(now)
+	return bar{&cfg.Admission, seen.peers, seen.place, cfg.Grid}
+}
+
+// part is how many of a replica's ReplicaLimit are this peer's in any case, at
+// least one. The parts of all peers make up the limit; what does not divide
+// goes to other peers at every replica.
+func (b *bar) part(id crdt.StreamID) int {
+	peers := max(b.peers, 1)
+	part, rest := b.ReplicaLimit/peers, b.ReplicaLimit%peers
+	if rest > 0 {
+		turn := uint32(0)
+		for i := range len(id) {
+			turn = turn*31 + uint32(id[i])
+		}
+		if (b.place+int(turn)%peers)%peers < rest {
+			part++
+		}
+	}
+	return max(part, 1)
 }
 
 // barTo is what a try may not pass: a retry goes wherever it can.
@@ -168,8 +187,7 @@ func (b *board) roomLocked(id crdt.StreamID, bar bar, nowMs int64) int {
 	}
 	if bar.ReplicaLimit > 0 {
 		own := b.ownLocked(id).reg
-		part := (bar.ReplicaLimit + bar.peers - 1) / max(bar.peers, 1)
-		room = min(room, max(0, bar.ReplicaLimit-int(sum.Waiting+sum.Streams), part-int(own.Waiting+own.Streams)))
+		room = min(room, max(0, bar.ReplicaLimit-int(sum.Waiting+sum.Streams), bar.part(id)-int(own.Waiting+own.Streams)))
 	}
 	return room
 }

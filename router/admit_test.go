@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,15 +102,43 @@ func TestWhatMakesAReplicaFull(t *testing.T) {
 		{AdmissionConfig{KVLoad: .31}, 1, nowMs, plenty},
 		{AdmissionConfig{KVLoad: .31, ReplicaLimit: 3}, 1, nowMs, 0},
 	} {
-		if got := b.room(id, bar{&c.cfg, c.peers, 16}, c.nowMs); got != c.want {
+		if got := b.room(id, bar{AdmissionConfig: &c.cfg, peers: c.peers, grid: 16}, c.nowMs); got != c.want {
 			t.Errorf("%+v of %d peers: room for %d, want %d", c.cfg, c.peers, got, c.want)
 		}
 	}
 	// Another peer holds them all: this one still has its part.
 	other := newBoard(crdt.PeerID{2})
 	other.JoinLoads(crdt.PeerID{1}, b.OwnLoads(nil, false))
-	if got := other.room(id, bar{&AdmissionConfig{ReplicaLimit: 3}, 2, 16}, nowMs); got != 2 {
+	if got := other.room(id, bar{AdmissionConfig: &AdmissionConfig{ReplicaLimit: 3}, peers: 1, grid: 16}, nowMs); got != 3 {
 		t.Errorf("a peer's own part of 3: %d", got)
+	}
+}
+
+// TestPartsMakeUpTheLimit: all peers together have no more places for their own
+// than a replica has, but for one each; and the odd ones are not always the
+// same peers'.
+func TestPartsMakeUpTheLimit(t *testing.T) {
+	for _, c := range []struct{ limit, peers, want int }{{6, 3, 6}, {4, 3, 4}, {64, 7, 64}, {1, 1, 1}, {5, 0, 5}, {2, 5, 5}} {
+		odd := map[int]bool{} // who ever had more than others
+		for replica := range 50 {
+			sum, parts := 0, make([]int, max(c.peers, 1))
+			for place := range parts {
+				b := bar{AdmissionConfig: &AdmissionConfig{ReplicaLimit: c.limit}, peers: c.peers, place: place}
+				parts[place] = b.part(crdt.NewStreamID(fmt.Sprintf("http://10.0.0.%d:8000", replica), 0))
+				sum += parts[place]
+			}
+			for place, part := range parts {
+				odd[place] = odd[place] || part > slices.Min(parts)
+			}
+			if sum != c.want {
+				t.Errorf("%d places among %d peers: parts %v", c.limit, c.peers, parts)
+			}
+		}
+		for place, more := range odd {
+			if c.limit > c.peers && c.limit%max(c.peers, 1) > 0 && !more {
+				t.Errorf("%d places among %d peers: number %d never has more", c.limit, c.peers, place)
+			}
+		}
 	}
 }
 

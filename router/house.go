@@ -17,6 +17,7 @@ type ageView struct {
 	worst  float64 // ms of silence, of the live peers when it was taken
 	median float64
 	peers  int // live ones, this peer included
+	place  int // of this peer among them, in the order of their ids
 	list   []gossip.PeerInfo
 }
 
@@ -30,6 +31,9 @@ func (p *Peer) refreshAges(ctx context.Context) {
 		for _, info := range v.list {
 			if info.Member {
 				v.peers++
+				if info.ID.Less(p.id) {
+					v.place++
+				}
 				v.worst = max(v.worst, float64(info.ViewAge))
 				silent = append(silent, float64(info.ViewAge))
 			}
@@ -65,6 +69,7 @@ type ages struct {
 	load  float64 // of the others' load: the delay of a frame, or the worst silence
 	index float64 // of the tree: the median peer's, so that one silent peer does not blind all
 	peers int
+	place int // of this peer among them, from 0, the same to all of them
 }
 
 // seen works out how old the views are now.
@@ -80,7 +85,7 @@ func (p *Peer) seen(now time.Time) ages {
 		}
 		return frameMs
 	}
-	return ages{load: age(v.worst), index: age(v.median), peers: v.peers}
+	return ages{load: age(v.worst), index: age(v.median), peers: v.peers, place: v.place}
 }
 
 // publishVitals tells the mesh how this peer does.
