@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -114,6 +115,32 @@ func TestConfigFaultsAreAllReported(t *testing.T) {
 	for _, key := range []string{"--peers", "--replicas", "--requests"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is missing in %v", key, err)
+		}
+	}
+}
+
+// TestReportKeepsItsNames: scripts read them.
+func TestReportKeepsItsNames(t *testing.T) {
+	r := &Report{Policies: map[string]PolicyReport{"ttft": {TTFTMs: Quantiles{P90: 1}}}}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range strings.Fields(`peers replicas requests failed converged divergent_streams
+		policies.ttft.cached_token_ratio policies.ttft.ttft_ms.p50 policies.ttft.ttft_ms.p90 policies.ttft.ttft_ms.p99 policies.ttft.load_cv
+		propagation_ms.p50 propagation_ms.p99 killed_peer.in_flight_lost killed_peer.requests_failed killed_peer.reconverged_ms
+		joined_peer.ready_ms joined_peer.facts`) {
+		at := doc
+		for key := range strings.SplitSeq(path, ".") {
+			object, _ := at.(map[string]any)
+			at = object[key]
+		}
+		if at == nil {
+			t.Errorf("%s is not in %s", path, text)
 		}
 	}
 }

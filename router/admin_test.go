@@ -1,0 +1,92 @@
+package router
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+)
+
+// call asks a running peer's listener and reads until the answer holds
+// something, or ends: some have no end.
+func call(t *testing.T, method, url, token, body, holds string) (status int, kind, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for part := make([]byte, 4096); holds == "" || !strings.Contains(text, holds); {
+		n, err := res.Body.Read(part)
+		if text += string(part[:n]); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return res.StatusCode, res.Header.Get("Content-Type"), text
+}
+
+// TestPromisedPathsAnswer: both listeners, as scripts know them.
+func TestPromisedPathsAnswer(t *testing.T) {
+	p := bounded(t, func(*Config) {})
+	admin, public := "http://"+p.admin.Addr().String(), "http://"+p.public.Addr().String()
+	for _, c := range []struct{ method, url, kind, holds string }{
+		{"GET", admin + "/metrics", "text/plain", "# HELP"},
+		{"GET", admin + "/v1/status", "application/json", `"peer_id"`},
+		{"GET", admin + "/v1/watch", "text/event-stream", "retry:"},
+		{"GET", admin + "/v1/decisions?n=3", "application/json", "["},
+		{"GET", admin + "/v1/tree?top=3", "application/json", `"prefixes"`},
+		{"POST", admin + "/v1/replicas/r/drain", "application/json", `"drain"`},
+		{"POST", admin + "/v1/replicas/r/undrain", "application/json", `"undrain"`},
+		{"GET", admin + "/", "text/html", "<"},
+		{"GET", admin + "/debug/pprof/", "text/html", "goroutine"},
+		{"GET", public + "/healthz", "text/plain", "ok"},
+		{"GET", public + "/readyz", "text/plain", "ready"},
+		{"GET", public + "/v1/models", "application/json", `"m"`},
+	} {
+		status, kind, text := call(t, c.method, c.url, "", "", c.holds)
+		if status != http.StatusOK || !strings.HasPrefix(kind, c.kind) || !strings.Contains(text, c.holds) {
+			t.Errorf("%s %s: %d %s %.300s", c.method, c.url, status, kind, text)
+		}
+	}
+}
+
+// TestEventsByHTTP: what a sender is told.
+func TestEventsByHTTP(t *testing.T) {
+	const body = `{"replica":"r","epoch_ms":1700000000000,"seq":0,"ts":1700000000.5,"events":[
+		{"type":"BlockStored","block_hashes":[1],"parent_block_hash":null,"token_ids":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"block_size":16}]}`
+	off := bounded(t, func(*Config) {})
+	if status, _, text := call(t, "POST", "http://"+off.admin.Addr().String()+eventsPath, "", body, ""); status != http.StatusForbidden {
+		t.Errorf("without ingest.token: %d %s", status, text)
+	}
+	p := bounded(t, func(c *Config) {
+		c.Ingest.Token = "secret"
+		c.Replicas = []fleet.Spec{{Name: "r", URL: c.Replicas[0].URL, Engine: "vllm", Model: "m"}}
+	})
+	url := "http://" + p.admin.Addr().String() + eventsPath
+	for name, c := range map[string]struct {
+		token, body string
+		status      int
+		holds       string
+	}{
+		"a batch":             {"secret", body, http.StatusAccepted, ""},
+		"the same again":      {"secret", body, http.StatusAccepted, ""},
+		"another token":       {"other", body, http.StatusUnauthorized, "ingest.token"},
+		"an event of no kind": {"secret", strings.Replace(body, "BlockStored", "Stored", 1), http.StatusBadRequest, "event 0"},
+		"of nobody":           {"secret", strings.Replace(body, `"r"`, `"nobody"`, 1), http.StatusBadRequest, "nobody"},
+	} {
+		if status, _, text := call(t, "POST", url, c.token, c.body, c.holds); status != c.status || !strings.Contains(text, c.holds) {
+			t.Errorf("%s: %d %s", name, status, text)
+		}
+	}
+	wait(t, "the block is known", func() bool { return p.Status().Tree.Facts == 1 })
+}
