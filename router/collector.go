@@ -20,7 +20,8 @@ type collector struct {
 	inflight, up                                *prometheus.Desc
 	facts, bytes, predicted, quarantined        *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
-	snapshots, clock, config, queue             *prometheus.Desc
+	snapshots, givenUp, rejected                *prometheus.Desc
+	clock, config, queue                        *prometheus.Desc
 	expiry                                      *prometheus.Desc
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
 	spans                                       *prometheus.Desc
@@ -44,6 +45,8 @@ func newCollector(p *Peer) *collector {
 		ready:       d("ready", "1 if this peer is ready."),
 		drained:     d("draining", "1 if this peer is draining."),
 		snapshots:   d("snapshots_total", "Snapshots joined, by reason.", "reason"),
+		givenUp:     d("mesh_given_up_total", "Replication work given up at a bound, by cause; peers repair it.", "cause"),
+		rejected:    d("mesh_frames_rejected_total", "Frames that no correct peer sends, by cause.", "cause"),
 		clock:       d("clock_offset_seconds", "Largest clock difference to a live peer, shortest way included."),
 		config:      d("config_hash", "Hash of the effective configuration's replicas and policy."),
 		discovery:   d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
@@ -98,14 +101,19 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.queueClass, float64(n), strconv.Itoa(class))
 	}
 	gauge(c.config, float64(p.configHash()))
-	divergent, joined := 0, map[string]uint64{}
-	if s := p.coreStats.Load(); s != nil {
-		divergent, joined = s.Divergent, s.Snapshots
+	core := p.coreStats.Load()
+	if core == nil {
+		core = &gossip.Stats{}
 	}
-	gauge(c.divergent, float64(divergent))
-	for _, reason := range gossip.SnapshotReasons() {
-		ch <- prometheus.MustNewConstMetric(c.snapshots, prometheus.CounterValue, float64(joined[reason]), reason)
+	gauge(c.divergent, float64(core.Divergent))
+	counters := func(d *prometheus.Desc, causes []string, n map[string]uint64) {
+		for _, cause := range causes {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n[cause]), cause)
+		}
 	}
+	counters(c.snapshots, gossip.SnapshotReasons(), core.Snapshots)
+	counters(c.givenUp, gossip.DropCauses(), core.Dropped)
+	counters(c.rejected, gossip.RejectCauses(), core.Rejected)
 	worst := 0.0
 	if v := p.ages.Load(); v != nil {
 		for _, info := range v.list {
@@ -128,7 +136,7 @@ func oneIf(on bool) float64 {
 }
 
 // configHash is equal on peers whose configured replicas, discovery, policy and
-// grid are equal; 32 bits, so that a float carries it. What discovery finds is
+// grid are equal; 32 bits, so that a float carries it. What discovery finds
 // and engines tell is left out: peers learn it a moment apart.
 func (p *Peer) configHash() uint32 {
 	h := sha256.New()

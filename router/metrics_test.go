@@ -31,11 +31,12 @@ banyan_cert_expiry_timestamp_seconds`
 // closedLists are the label values that stand from the start, so that a rate
 // sees the first increase.
 var closedLists = map[string][]string{
-	"banyan_requests_total":   {`reason="prefix"`, `reason="load"`, `reason="spill"`, `reason="session"`, `reason="stale"`, `reason="only"`, `reason="baseline"`, `code="200"`, `code="429"`, `code="502"`, `code="503"`, `code="504"`},
-	"banyan_retries_total":    {`cause="connect"`, `cause="reset"`, `cause="status"`, `cause="timeout"`},
-	"banyan_snapshots_total":  {`reason="join"`, `reason="gap"`, `reason="divergence"`, `reason="behind"`},
-	"banyan_mesh_bytes_total": {`direction="in"`, `direction="out"`, `frame="slots"`, `frame="snapshot"`, `frame="load"`},
-	"banyan_tokenized_total":  {`mode="engine"`, `mode="text"`, `reason="timeout"`},
+	"banyan_requests_total":      {`reason="prefix"`, `reason="load"`, `reason="spill"`, `reason="session"`, `reason="stale"`, `reason="only"`, `reason="baseline"`, `code="200"`, `code="429"`, `code="502"`, `code="503"`, `code="504"`},
+	"banyan_retries_total":       {`cause="connect"`, `cause="reset"`, `cause="status"`, `cause="timeout"`},
+	"banyan_snapshots_total":     {`reason="join"`, `reason="gap"`, `reason="divergence"`, `reason="behind"`},
+	"banyan_mesh_bytes_total":    {`direction="in"`, `direction="out"`, `frame="slots"`, `frame="snapshot"`, `frame="load"`},
+	"banyan_tokenized_total":     {`mode="engine"`, `mode="text"`, `reason="timeout"`},
+	"banyan_mesh_given_up_total": {`cause="streams"`, `cause="stage"`, `cause="owed"`}, "banyan_mesh_frames_rejected_total": {`cause="payload"`},
 }
 
 // exposition is what a peer that just started shows at /metrics.

@@ -88,12 +88,6 @@ func New(cfg Config) (*Replica, error) {
 	return r, nil
 }
 
-// Page is the number of tokens a page holds.
-func (r *Replica) Page() int { return r.cfg.Page }
-
-// Profile is the timing model in use.
-func (r *Replica) Profile() Profile { return r.cfg.Profile }
-
 // Submit adds a request at time now (seconds). Every step that ends by now
 // must have been completed before. An idle replica starts a step at once.
 func (r *Replica) Submit(now float64, req Request) error {
