@@ -159,7 +159,7 @@ func (p *Poller) take(body []byte, at time.Time) error {
 		return err
 	}
 	if nameless > 0 {
-		p.cfg.Logger.Warn("events without an id", "count", nameless)
+		p.cfg.Logger.Warn("events without an id or a possible rank", "count", nameless)
 	}
 	// Of two windows with one id the larger goes first.
 	slices.SortStableFunc(events, func(a, b TRTEvent) int {

@@ -187,13 +187,14 @@ func TestDecodeTRTForms(t *testing.T) {
 		`{"event_id":4,"window_size":9,"data":{"type":"stored","parent_hash":null,"blocks":[{"block_hash":1,"tokens":[{"token_id":1}],"cache_level":7}]}}`,
 		`{"event_id":5,"window_size":9,"data":{"type":"exploded"}}`,
 		`{"window_size":9,"data":{"type":"created"}}`,
+		`{"event_id":7,"attention_dp_rank":1024,"data":{"type":"created"}}`,
 		`{"event_id":6,"window_size":9,"data":{"type":"stored","parent_hash":null,"blocks":[
 		  {"block_hash":1,"tokens":[{"token_id":1,"token_extra_id":0}],"cache_level":0},
 		  {"block_hash":2,"tokens":[{"token_id":1,"token_extra_id":8}],"cache_level":0},
 		  {"block_hash":3,"tokens":[{"token_id":1}],"cache_level":1,"cache_salt":"s"}]}}`,
 	)
 	events, nameless, err := DecodeTRT([]byte(body))
-	if err != nil || nameless != 1 || len(events) != 6 {
+	if err != nil || nameless != 2 || len(events) != 6 {
 		t.Fatalf("%d events, %d nameless, %v", len(events), nameless, err)
 	}
 	if e := events[0].Batch.Events[0]; events[0].Rank != 2 || e.Hashes[1] != 1<<64-1 || e.Hashes[2] != 7 {

@@ -51,12 +51,16 @@ type (
 	}
 )
 
-// maxTRTEvents bounds one answer of the polled list.
-const maxTRTEvents = 1 << 16
+// Bounds of the polled list: elements of one answer, and the ranks that an
+// engine may name over its life, each of which is a stream.
+const (
+	maxTRTEvents = 1 << 16
+	maxTRTRanks  = 1024
+)
 
 // DecodeTRT reads an answer of POST /kv_cache_events. An element that makes no
 // sense keeps its id and has an empty batch with Dropped 1; one without an id
-// is only counted. An error means that the answer is no JSON array of objects.
+// or a possible rank is only counted. An error means that the answer is no JSON array of objects.
 func DecodeTRT(body []byte) (events []TRTEvent, nameless int, err error) {
 	var elements []trtElement
 	if err := json.Unmarshal(body, &elements); err != nil {
@@ -67,7 +71,7 @@ func DecodeTRT(body []byte) (events []TRTEvent, nameless int, err error) {
 	}
 	for i := range elements {
 		el := &elements[i]
-		if el.ID == nil || *el.ID > maxSeq || el.Rank < 0 {
+		if el.ID == nil || *el.ID > maxSeq || el.Rank < 0 || el.Rank >= maxTRTRanks {
 			nameless++
 			continue
 		}
