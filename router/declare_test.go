@@ -18,6 +18,9 @@ func TestOnlyAnOwnerDeclaresLosses(t *testing.T) {
 	g, id := p.ingest, p.fleet.List()[0].Stream
 	g.reconcile(t.Context(), time.Now())
 	defer g.stopAll()
+	if g.follow[id] == nil {
+		t.Fatal("the only peer does not follow its only stream")
+	}
 	for _, seq := range []uint64{1, 3} {
 		var b crdt.Builder
 		slot, err := b.Slot(seq, int64(seq))
