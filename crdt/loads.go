@@ -20,7 +20,7 @@ const (
 type Loads struct {
 	self  PeerID
 	peers map[PeerID]*peerTable
-	sums  map[StreamID]*loadSum
+	sums  map[StreamID]*Total
 	dirty map[StreamID]struct{}
 }
 
@@ -44,16 +44,27 @@ type parts struct {
 	first                                     int64
 }
 
-type loadSum struct {
+// Total is a replica's running sum over all peers. It lives in the table and
+// changes with it.
+type Total struct {
 	parts
-	of int // registers
+	of   int  // registers
+	held bool // somebody reads it: it stays when no register is left
+}
+
+// Load is the sum; its Version means nothing. O(1), no look-up.
+func (s *Total) Load() Load {
+	return Load{
+		Waiting: int32(s.waiting), Prefill: float64(s.prefill) / 1e9, Tokens: s.tokens,
+		Streams: int32(s.streams), Blocks: s.blocks, FirstToken: s.first,
+	}
 }
 
 // NewLoads makes an empty table of the peer self.
 func NewLoads(self PeerID) *Loads {
 	return &Loads{
 		self: self, peers: make(map[PeerID]*peerTable),
-		sums: make(map[StreamID]*loadSum), dirty: make(map[StreamID]struct{}),
+		sums: make(map[StreamID]*Total), dirty: make(map[StreamID]struct{}),
 	}
 }
 
@@ -112,10 +123,10 @@ func (l *Loads) put(at PeerID, id StreamID, load Load) *register {
 	return r
 }
 
-func (l *Loads) sumOf(id StreamID) *loadSum {
+func (l *Loads) sumOf(id StreamID) *Total {
 	s := l.sums[id]
 	if s == nil {
-		s = &loadSum{}
+		s = &Total{}
 		l.sums[id] = s
 	}
 	return s
@@ -178,10 +189,15 @@ func (l *Loads) Sum(id StreamID) Load {
 	if s == nil {
 		return Load{}
 	}
-	return Load{
-		Waiting: int32(s.waiting), Prefill: float64(s.prefill) / 1e9, Tokens: s.tokens,
-		Streams: int32(s.streams), Blocks: s.blocks, FirstToken: s.first,
-	}
+	return s.Load()
+}
+
+// Hold returns a replica's sum for reading without looking it up each time. It
+// stays that of the replica until Forget, also while no peer tells of it.
+func (l *Loads) Hold(id StreamID) *Total {
+	s := l.sumOf(id)
+	s.held = true
+	return s
 }
 
 // Heard notes that a frame of the peer itself came: its load counts in full.
@@ -231,7 +247,7 @@ func (l *Loads) Drop(at PeerID) {
 	for id, r := range t.regs {
 		l.adjust(id, r, 0)
 		s := l.sums[id]
-		if s.of--; s.of == 0 {
+		if s.of--; s.of == 0 && !s.held {
 			delete(l.sums, id)
 			continue
 		}
@@ -239,7 +255,8 @@ func (l *Loads) Drop(at PeerID) {
 	}
 }
 
-// Forget drops one replica's registers of all peers.
+// Forget drops one replica's registers of all peers. A sum that was held is no
+// longer the replica's.
 func (l *Loads) Forget(id StreamID) {
 	for _, t := range l.peers {
 		delete(t.regs, id)

@@ -46,6 +46,7 @@ func TestCleanup(t *testing.T) {
 		l := crdt.NewLoads(self)
 		model := map[crdt.PeerID]map[crdt.StreamID]crdt.Load{}
 		ids := []crdt.StreamID{"a", "b", "c"}
+		held := l.Hold("a") // before the first register, and for ever
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			at := crdt.PeerID{byte(rapid.IntRange(1, 4).Draw(t, "peer"))}
 			if rapid.IntRange(0, 6).Draw(t, "drop") == 0 && at != self {
@@ -70,6 +71,9 @@ func TestCleanup(t *testing.T) {
 				if got, want := l.Sum(id), sumRegisters(model, id); !equalLoad(got, want) {
 					t.Fatalf("sum of %s is %+v, want %+v", id, got, want)
 				}
+			}
+			if got, want := held.Load(), l.Sum("a"); got != want {
+				t.Fatalf("the held sum is %+v, want %+v", got, want)
 			}
 		}
 		for at := range model {

@@ -278,6 +278,14 @@ func BenchmarkHash(b *testing.B) {
 			runtime.KeepAlive(keys)
 		})
 	}
+	b.Run("both4096", func(b *testing.B) {
+		tokens := workload.Tokens(nil, 0, 1, 4096)
+		keys, hashes := make([]radix.Key, 0, 256), make([]radix.TokenHash, 0, 256)
+		for b.Loop() {
+			hashes, keys = hasher.AppendBlocks(hashes[:0], keys[:0], 1, 16, tokens)
+		}
+		runtime.KeepAlive(keys)
+	})
 	b.Run("text512", func(b *testing.B) {
 		chunk := workload.Prompt(0)[:workload.TextChunk]
 		b.SetBytes(workload.TextChunk)

@@ -97,21 +97,41 @@ func (h *Hasher) AppendHashes(dst []TokenHash, grid int, tokens []uint32) []Toke
 }
 
 // AppendKeys appends the key of every whole block of grid tokens, chained
-// from parent. It costs about 8 ns a block of 16 tokens and allocates nothing
+// from parent. It costs about 7 ns a block of 16 tokens and allocates nothing
 // if dst has room.
 func (h *Hasher) AppendKeys(dst []Key, parent Key, grid int, tokens []uint32) []Key {
-	if grid < 1 {
-		return dst
-	}
-	dst = slices.Grow(dst, len(tokens)/grid)
-	if grid == 16 {
-		return h.appendKeys16(dst, parent, tokens)
-	}
-	for ; len(tokens) >= grid; tokens = tokens[grid:] {
-		parent = h.Chain(parent, h.Block(tokens[:grid]))
-		dst = append(dst, parent)
-	}
+	_, dst = h.appendBlocks(nil, dst, false, parent, grid, tokens)
 	return dst
+}
+
+// AppendBlocks is AppendHashes and AppendKeys in one pass, for little more than
+// the cost of AppendKeys.
+func (h *Hasher) AppendBlocks(hashes []TokenHash, keys []Key, parent Key, grid int, tokens []uint32) ([]TokenHash, []Key) {
+	return h.appendBlocks(hashes, keys, true, parent, grid, tokens)
+}
+
+func (h *Hasher) appendBlocks(hashes []TokenHash, keys []Key, both bool, parent Key, grid int, tokens []uint32) ([]TokenHash, []Key) {
+	if grid < 1 {
+		return hashes, keys
+	}
+	n, from, at := len(tokens)/grid, len(hashes), len(keys)
+	keys = slices.Grow(keys, n)[:at+n]
+	if both {
+		hashes = slices.Grow(hashes, n)[:from+n]
+	}
+	if grid == 16 {
+		h.blocks16(hashes[from:], keys[at:], parent, tokens)
+		return hashes, keys
+	}
+	for i := range n {
+		t := h.Block(tokens[i*grid : (i+1)*grid])
+		parent = h.Chain(parent, t)
+		keys[at+i] = parent
+		if both {
+			hashes[from+i] = t
+		}
+	}
+	return hashes, keys
 }
 
 func (h *Hasher) nonzero(k uint64) Key {

@@ -37,10 +37,12 @@ func (h *Hasher) stripe(acc, total uint64, t *[16]uint32) uint64 {
 	return fold(acc^f0^bits.RotateLeft64(f2, 23)^h.join[0], f1^bits.RotateLeft64(f3, 41)^(h.join[1]+total))
 }
 
-// appendKeys16 is AppendKeys for the usual grid, with the block's hash in the
-// loop: calls would cost a third of the time.
-func (h *Hasher) appendKeys16(dst []Key, parent Key, tokens []uint32) []Key {
-	for ; len(tokens) >= 16; tokens = tokens[16:] {
+// blocks16 is AppendBlocks for the usual grid, with the block's hash in the
+// loop: calls would cost a third of the time. Blocks do not wait for each other
+// but for the one multiplication that chains them. hashes is as long as keys,
+// or nil if nobody asks.
+func (h *Hasher) blocks16(hashes []TokenHash, keys []Key, parent Key, tokens []uint32) {
+	for i := range keys {
 		t := (*[16]uint32)(tokens)
 		w0, w1, w2, w3 := pair(t[0], t[1]), pair(t[2], t[3]), pair(t[4], t[5]), pair(t[6], t[7])
 		w4, w5, w6, w7 := pair(t[8], t[9]), pair(t[10], t[11]), pair(t[12], t[13]), pair(t[14], t[15])
@@ -55,9 +57,12 @@ func (h *Hasher) appendKeys16(dst []Key, parent Key, tokens []uint32) []Key {
 			block = fold(f0^bits.RotateLeft64(f2, 23)^h.join[0], f1^bits.RotateLeft64(f3, 41)^(h.join[1]+16))
 		}
 		parent = h.nonzero(fold(uint64(parent)^h.chain[0], block^h.chain[1]))
-		dst = append(dst, parent)
+		keys[i] = parent
+		if i < len(hashes) {
+			hashes[i] = TokenHash(block)
+		}
+		tokens = tokens[16:]
 	}
-	return dst
 }
 
 // wideStripe handles ids of 2^31 and more, which no engine has: their high

@@ -85,6 +85,10 @@ func TestKeysChainBlocks(t *testing.T) {
 		if got := h.AppendHashes(nil, grid, tokens); !slices.Equal(got, hashes) {
 			t.Fatalf("hashes %x, want %x", got, hashes)
 		}
+		gotHashes, gotKeys := h.AppendBlocks([]TokenHash{7}, []Key{8, 9}, h.Root("n"), grid, tokens)
+		if !slices.Equal(gotHashes, append([]TokenHash{7}, hashes...)) || !slices.Equal(gotKeys, append([]Key{8, 9}, keys...)) {
+			t.Fatalf("both: %x and %x, want %x and %x", gotHashes, gotKeys, hashes, keys)
+		}
 	})
 	if h.AppendKeys(nil, 1, 0, []uint32{1}) != nil || h.AppendHashes(nil, -1, []uint32{1}) != nil {
 		t.Fatal("a grid below 1 has blocks")

@@ -54,6 +54,15 @@ func (m *Match) Depth(c Class, h Holder) int {
 	return int(m.depth[h][c])
 }
 
+// Depths is Depth in all classes at once. O(1).
+func (m *Match) Depths(h Holder) (gpu, cpu, any int) {
+	if w := int(h >> 6); w >= len(m.words) || m.words[w].seen>>(h&63)&1 == 0 {
+		return 0, 0, 0
+	}
+	d := &m.depth[h]
+	return int(d[ClassGPU]), int(d[ClassCPU]), int(d[ClassAny])
+}
+
 // Deepest is the largest depth of any holder in class c; O(holders).
 func (m *Match) Deepest(c Class) int {
 	best := 0

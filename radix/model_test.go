@@ -256,7 +256,8 @@ func (w *twins) checkMatches(n int) {
 				for depth < len(q) && levels[h][q[depth]] >= Tiers-int(c) {
 					depth++
 				}
-				if got := w.match.Depth(c, h); got != depth {
+				gpu, cpu, any := w.match.Depths(h)
+				if got := w.match.Depth(c, h); got != depth || got != [Classes]int{gpu, cpu, any}[c] {
 					w.t.Fatalf("holder %d class %d: depth %d of %d, want %d", h, c, got, len(q), depth)
 				}
 				if c == ClassAny && depth > 0 {

@@ -154,7 +154,7 @@ func (b *board) roomy(s *scratch, bar bar, nowMs int64) {
 	defer b.mu.Unlock()
 	kept := s.cands[:0]
 	for i := range s.cands {
-		if b.roomLocked(s.ids[i], bar, nowMs) > 0 {
+		if b.roomLocked(s.places[i], bar, nowMs) > 0 {
 			kept = append(kept, s.cands[i])
 		}
 	}
@@ -164,7 +164,7 @@ func (b *board) roomy(s *scratch, bar bar, nowMs int64) {
 func (b *board) room(id crdt.StreamID, bar bar, nowMs int64) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.roomLocked(id, bar, nowMs)
+	return b.roomLocked(b.placeLocked(id), bar, nowMs)
 }
 
 // plenty is the room of a replica that no figure bounds.
@@ -174,9 +174,9 @@ const plenty = 1 << 20
 // limit in requests every peer has its part for itself, or a peer whose
 // requests end elsewhere would wait for ever; so for a moment there may be
 // nearly twice as many.
-func (b *board) roomLocked(id crdt.StreamID, bar bar, nowMs int64) int {
-	sum, room := b.loads.Sum(id), plenty
-	scrape, told := b.scrapes[id]
+func (b *board) roomLocked(pl *place, bar bar, nowMs int64) int {
+	sum, room := pl.total.Load(), plenty
+	scrape, told := &pl.scrape, pl.told
 	if bar.EngineQueue > 0 && told && nowMs-int64(scrape.Version) < scrapeFreshMs {
 		room = min(room, max(0, bar.EngineQueue-int(scrape.Waiting)))
 	}
@@ -186,8 +186,8 @@ func (b *board) roomLocked(id crdt.StreamID, bar bar, nowMs int64) int {
 		}
 	}
 	if bar.ReplicaLimit > 0 {
-		own := b.ownLocked(id).reg
-		room = min(room, max(0, bar.ReplicaLimit-int(sum.Waiting+sum.Streams), bar.part(id)-int(own.Waiting+own.Streams)))
+		own := &pl.reg
+		room = min(room, max(0, bar.ReplicaLimit-int(sum.Waiting+sum.Streams), bar.part(pl.id)-int(own.Waiting+own.Streams)))
 	}
 	return room
 }

@@ -2,7 +2,6 @@ package router
 
 import (
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,10 +23,9 @@ type board struct {
 
 	mu       sync.Mutex // guards below; never held while calling out
 	loads    *crdt.Loads
-	own      map[crdt.StreamID]*ownLoad
-	scrapes  map[crdt.StreamID]crdt.Scrape
+	places   map[crdt.StreamID]*place
 	vitals   map[crdt.PeerID]crdt.Vitals
-	intents  map[crdt.StreamID]crdt.Intent
+	others   float64 // requests a second of the other peers, by their vitals
 	meanS    float64 // mean prefill seconds of recent dispatches
 	lambda   float64 // own requests a second, exponential mean
 	lastSent int64   // ms of the last dispatch
@@ -35,45 +33,21 @@ type board struct {
 
 	learned   []policy.Calibrator // scratch
 	blended   []policy.Rates      // of blendedOf
-	blendedOf []crdt.StreamID
+	blendedOf []*place
 	blendedAt int64 // ms
-}
-
-// ownLoad is this peer's part of a replica's load.
-type ownLoad struct {
-	reg    crdt.Load
-	young  []youngDispatch // newest last
-	rates  policy.Calibrator
-	prompt uint64 // tokens of answers through this peer
-	cached uint64
-}
-
-type youngDispatch struct {
-	at      int64 // ms
-	prefill float64
-	tokens  int64
 }
 
 func newBoard(self crdt.PeerID) *board {
 	return &board{
-		self: self, loads: crdt.NewLoads(self), own: map[crdt.StreamID]*ownLoad{},
-		meanMs: firstMeanMs, scrapes: map[crdt.StreamID]crdt.Scrape{}, vitals: map[crdt.PeerID]crdt.Vitals{}, intents: map[crdt.StreamID]crdt.Intent{},
+		self: self, loads: crdt.NewLoads(self), places: map[crdt.StreamID]*place{},
+		meanMs: firstMeanMs, vitals: map[crdt.PeerID]crdt.Vitals{},
 	}
-}
-
-func (b *board) ownLocked(id crdt.StreamID) *ownLoad {
-	o := b.own[id]
-	if o == nil {
-		o = &ownLoad{rates: policy.NewCalibrator(policy.Rates{})}
-		b.own[id] = o
-	}
-	return o
 }
 
 // publishLocked writes the own register of a replica into the table.
-func (b *board) publishLocked(id crdt.StreamID, o *ownLoad) {
-	o.reg.Version++
-	b.loads.SetOwn(id, o.reg)
+func (b *board) publishLocked(pl *place) {
+	pl.reg.Version++
+	b.loads.SetOwn(pl.id, pl.reg)
 }
 
 // share is what one request adds to its replica's load.
@@ -86,75 +60,12 @@ type share struct {
 	over    bool
 }
 
-// fill completes candidates with what is known of their replicas' load, all at
-// one moment; ids[i] is the stream of cands[i]. Rates are blended over the
-// candidates, which serve one model: a replica is taken for like the others
-// until it clearly differs. O(candidates).
-func (b *board) fill(cands []policy.Candidate, ids []crdt.StreamID, nowMs int64, ageMs float64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.blendLocked(ids, nowMs)
-	for i, id := range ids {
-		b.fillLocked(&cands[i], id, nowMs, ageMs)
-		cands[i].Rates = b.blended[i]
-	}
-}
-
-// blendMs is how long blended rates are good: they move by a few percent with
-// a first token, and blending 64 of them costs more than the decision.
-const blendMs = 50
-
-// blendLocked blends what was learned of these replicas, unless it has just
-// been done.
-func (b *board) blendLocked(ids []crdt.StreamID, nowMs int64) {
-	if age := nowMs - b.blendedAt; age >= 0 && age < blendMs && slices.Equal(ids, b.blendedOf) {
-		return
-	}
-	b.learned = b.learned[:0]
-	for _, id := range ids {
-		b.learned = append(b.learned, b.ownLocked(id).rates)
-	}
-	b.blended = policy.Blend(b.blended[:0], b.learned)
-	b.blendedOf, b.blendedAt = append(b.blendedOf[:0], ids...), nowMs
-}
-
-func (b *board) fillLocked(c *policy.Candidate, id crdt.StreamID, nowMs int64, ageMs float64) {
-	sum := b.loads.Sum(id)
-	c.Waiting, c.Prefill, c.Tokens = int(sum.Waiting), sum.Prefill, sum.Tokens
-	c.Streams, c.Blocks, c.FirstToken = int(sum.Streams), sum.Blocks, sum.FirstToken
-	o := b.ownLocked(id)
-	for i := len(o.young) - 1; i >= 0 && float64(nowMs-o.young[i].at) < ageMs; i-- {
-		c.YoungCount++
-		c.YoungPrefill += o.young[i].prefill
-		c.YoungTokens += o.young[i].tokens
-	}
-	c.Running, c.Queued, c.KVUse = -1, -1, -1
-	if s, ok := b.scrapes[id]; ok && nowMs-int64(s.Version) < scrapeFreshMs {
-		c.Running, c.Queued, c.KVUse, c.Capacity = int(s.Running), int(s.Waiting), float64(s.KVUse), s.Capacity
-	}
-	if in, ok := b.intents[id]; ok {
-		c.Weight *= in.Weight
-		if in.Drain {
-			c.Weight = 0
-		}
-	}
-}
-
-// scrapeFreshMs is how long a scrape speaks for its replica.
-const scrapeFreshMs = 2000
-
 // fleetRate estimates requests a second of the whole fleet and the mean
 // prefill seconds of recent requests.
 func (b *board) fleetRate() (lambda, meanS float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	lambda = b.lambda
-	for peer, v := range b.vitals {
-		if peer != b.self {
-			lambda += v.Rate
-		}
-	}
-	return lambda, b.meanS
+	return b.lambda + b.others, b.meanS
 }
 
 // rateWindow is the memory of the own request rate, seconds.
@@ -175,7 +86,7 @@ func (b *board) dispatch(s *share, nowMs int64) { b.dispatchBelow(s, nil, nowMs)
 func (b *board) dispatchBelow(s *share, below *bar, nowMs int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if below != nil && b.roomLocked(s.id, *below, nowMs) <= 0 {
+	if below != nil && b.roomLocked(b.placeLocked(s.id), *below, nowMs) <= 0 {
 		return false
 	}
 	b.joinLocked(s, nowMs)
@@ -195,18 +106,18 @@ func (b *board) join(s *share, nowMs int64) {
 }
 
 func (b *board) joinLocked(s *share, nowMs int64) {
-	o := b.ownLocked(s.id)
-	if sum := b.loads.Sum(s.id); sum.Waiting == 0 && sum.Streams == 0 {
-		o.reg.FirstToken = nowMs
+	pl := b.placeLocked(s.id)
+	if sum := pl.total.Load(); sum.Waiting == 0 && sum.Streams == 0 {
+		pl.reg.FirstToken = nowMs
 	}
-	o.reg.Waiting++
-	o.reg.Prefill += s.prefill
-	o.reg.Tokens += s.tokens
-	if len(o.young) == maxYoung {
-		o.young = append(o.young[:0], o.young[1:]...)
+	pl.reg.Waiting++
+	pl.reg.Prefill += s.prefill
+	pl.reg.Tokens += s.tokens
+	if len(pl.young) == maxYoung {
+		pl.young = append(pl.young[:0], pl.young[1:]...)
 	}
-	o.young = append(o.young, youngDispatch{nowMs, s.prefill, s.tokens})
-	b.publishLocked(s.id, o)
+	pl.young = append(pl.young, youngDispatch{nowMs, s.prefill, s.tokens})
+	b.publishLocked(pl)
 }
 
 // raise gives a request that has no first token another size.
@@ -216,11 +127,11 @@ func (b *board) raise(s *share, prefill float64, tokens int64) {
 	if s.started || s.over {
 		return
 	}
-	o := b.ownLocked(s.id)
-	o.reg.Prefill += prefill - s.prefill
-	o.reg.Tokens += tokens - s.tokens
+	pl := b.placeLocked(s.id)
+	pl.reg.Prefill += prefill - s.prefill
+	pl.reg.Tokens += tokens - s.tokens
 	s.prefill, s.tokens = prefill, tokens
-	b.publishLocked(s.id, o)
+	b.publishLocked(pl)
 }
 
 // firstToken moves a request from waiting to decoding. Only the first call
@@ -232,20 +143,20 @@ func (b *board) firstToken(s *share, nowMs int64) {
 		return
 	}
 	s.started = true
-	o := b.ownLocked(s.id)
-	b.leaveQueueLocked(o, s)
-	o.reg.Streams++
-	o.reg.Blocks += s.blocks
-	o.reg.FirstToken = nowMs
-	b.publishLocked(s.id, o)
+	pl := b.placeLocked(s.id)
+	b.leaveQueueLocked(pl, s)
+	pl.reg.Streams++
+	pl.reg.Blocks += s.blocks
+	pl.reg.FirstToken = nowMs
+	b.publishLocked(pl)
 }
 
-func (b *board) leaveQueueLocked(o *ownLoad, s *share) {
-	o.reg.Waiting--
-	o.reg.Prefill -= s.prefill
-	o.reg.Tokens -= s.tokens
-	if o.reg.Waiting == 0 {
-		o.reg.Prefill, o.reg.Tokens = 0, 0 // no drift of sums
+func (b *board) leaveQueueLocked(pl *place, s *share) {
+	pl.reg.Waiting--
+	pl.reg.Prefill -= s.prefill
+	pl.reg.Tokens -= s.tokens
+	if pl.reg.Waiting == 0 {
+		pl.reg.Prefill, pl.reg.Tokens = 0, 0 // no drift of sums
 	}
 }
 
@@ -273,32 +184,32 @@ func (b *board) leave(s *share, promptTokens, cachedTokens int) {
 }
 
 func (b *board) leaveLocked(s *share, promptTokens, cachedTokens int) {
-	o := b.ownLocked(s.id)
+	pl := b.placeLocked(s.id)
 	if s.started {
-		o.reg.Streams--
-		o.reg.Blocks -= s.blocks
+		pl.reg.Streams--
+		pl.reg.Blocks -= s.blocks
 	} else {
-		b.leaveQueueLocked(o, s)
+		b.leaveQueueLocked(pl, s)
 	}
-	o.prompt += uint64(promptTokens)
-	o.cached += uint64(cachedTokens)
-	b.publishLocked(s.id, o)
+	pl.prompt += uint64(promptTokens)
+	pl.cached += uint64(cachedTokens)
+	b.publishLocked(pl)
 }
 
 // learn feeds a first-token sample to the replica's rates.
 func (b *board) learn(id crdt.StreamID, s policy.Sample) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.ownLocked(id)
-	o.rates = o.rates.FirstToken(s)
+	pl := b.placeLocked(id)
+	pl.rates = pl.rates.FirstToken(s)
 }
 
 // learnRun feeds a finished stream to the replica's rates.
 func (b *board) learnRun(id crdt.StreamID, seconds float64, tokens int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.ownLocked(id)
-	o.rates = o.rates.Run(seconds, tokens)
+	pl := b.placeLocked(id)
+	pl.rates = pl.rates.Run(seconds, tokens)
 }
 
 // typicalRates blends what was learned of all replicas: prefill as where most
@@ -308,11 +219,14 @@ func (b *board) typicalRates() policy.Rates {
 	defer b.mu.Unlock()
 	rates, samples := policy.Rates{}, -1
 	step := math.MaxFloat64
-	for _, o := range b.own {
-		if n := o.rates.Samples(); n > samples {
-			rates, samples = o.rates.Rates(), n
+	for _, pl := range b.places {
+		if pl.total == nil {
+			continue
 		}
-		step = min(step, o.rates.Rates().T0)
+		if n := pl.rates.Samples(); n > samples {
+			rates, samples = pl.rates.Rates(), n
+		}
+		step = min(step, pl.rates.Rates().T0)
 	}
 	if samples < 0 {
 		return policy.DefaultRates()
@@ -325,14 +239,14 @@ func (b *board) typicalRates() policy.Rates {
 func (b *board) totals(id crdt.StreamID) (sum crdt.Load, prompt, cached uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.ownLocked(id)
-	return b.loads.Sum(id), o.prompt, o.cached
+	pl := b.placeLocked(id)
+	return pl.total.Load(), pl.prompt, pl.cached
 }
 
 // inflight is this peer's own requests at a replica.
 func (b *board) inflight(id crdt.StreamID) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.ownLocked(id)
-	return int(o.reg.Waiting + o.reg.Streams)
+	pl := b.placeLocked(id)
+	return int(pl.reg.Waiting + pl.reg.Streams)
 }

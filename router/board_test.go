@@ -84,7 +84,7 @@ func TestOwnRecentDispatchesAreYoung(t *testing.T) {
 // filled is one fresh candidate with its load.
 func filled(b *board, id crdt.StreamID, nowMs int64, ageMs float64) policy.Candidate {
 	cands := []policy.Candidate{{Weight: 1}}
-	b.fill(cands, []crdt.StreamID{id}, nowMs, ageMs)
+	b.fill(cands, []*place{b.place(id)}, nowMs, ageMs)
 	return cands[0]
 }
 

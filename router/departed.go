@@ -66,21 +66,3 @@ func (p *Peer) forgetDeparted(now time.Time) {
 		p.log.Info("replica forgotten", "stream", string(id))
 	}
 }
-
-// knows reports whether the board holds anything of a replica's load.
-func (b *board) knows(id crdt.StreamID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_, own := b.own[id]
-	_, scraped := b.scrapes[id]
-	return own || scraped
-}
-
-// forget drops a replica's load. What operators said of it stays.
-func (b *board) forget(id crdt.StreamID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.loads.Forget(id)
-	delete(b.own, id)
-	delete(b.scrapes, id)
-}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/policy"
 )
@@ -35,9 +34,10 @@ func quietPeer(t *testing.T, change func(*Config)) *Peer {
 
 // toldOf is what a policy is told of a replica.
 func toldOf(p *Peer, r *fleet.Replica, now time.Time) policy.Candidate {
-	cands := []policy.Candidate{p.candidate(0, r, &prompt{}, now)}
-	p.board.fill(cands, []crdt.StreamID{r.Stream}, now.UnixMilli(), 0)
-	return cands[0]
+	s := &scratch{seats: []*seat{p.seatOf(r)}, view: policy.View{NowMs: now.UnixMilli()}}
+	p.index.Match(nil, &s.found)
+	p.gather(s, &prompt{}, now)
+	return s.cands[0]
 }
 
 func TestSlowStartLowersTheWeightOfACandidate(t *testing.T) {

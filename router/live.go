@@ -78,6 +78,7 @@ func (p *Peer) live(ctx context.Context) error {
 	wg.Go(func() { p.discover(background) })
 	wg.Go(func() { p.ingest.run(background) })
 	wg.Go(func() { p.keepHouse(background) })
+	wg.Go(func() { p.after.run(background) })
 	wg.Go(func() { p.followConfig(background) })
 	p.meetReplicas(ctx)
 	serve("http.listen", public, p.public)

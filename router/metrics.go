@@ -37,6 +37,7 @@ type metrics struct {
 	propagation     prometheus.Histogram
 	retries         *prometheus.CounterVec // cause
 	disconnects     prometheus.Counter
+	announcedLate   prometheus.Counter
 	tokenized       *prometheus.CounterVec // mode, reason
 	splits          *prometheus.CounterVec // why
 	legs            *prometheus.CounterVec // outcome
@@ -112,7 +113,8 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 		retries: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "banyan_retries_total", Help: "Requests tried again on another replica, by cause.",
 		}, []string{"cause"}),
-		disconnects: counter("banyan_client_disconnects_total", "Clients that left before their answer ended."),
+		announcedLate: counter("banyan_dispatch_announcements_late_total", "Dispatches whose request waited until their blocks were announced, because too many others were not yet."),
+		disconnects:   counter("banyan_client_disconnects_total", "Clients that left before their answer ended."),
 		tokenized: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "banyan_tokenized_total", Help: "Prompts turned into block keys, by mode and why.",
 		}, []string{"mode", "reason"}),

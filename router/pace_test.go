@@ -43,7 +43,7 @@ func taught(c policy.Calibrator) policy.Calibrator {
 
 func TestBlendedRatesFollowTheCandidates(t *testing.T) {
 	b := newBoard(crdt.PeerID{1})
-	two := []crdt.StreamID{crdt.NewStreamID("http://a", 0), crdt.NewStreamID("http://b", 0)}
+	two := []*place{b.place(crdt.NewStreamID("http://a", 0)), b.place(crdt.NewStreamID("http://b", 0))}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.blendLocked(two, 1000)
@@ -51,8 +51,8 @@ func TestBlendedRatesFollowTheCandidates(t *testing.T) {
 		t.Fatalf("%d rates of two replicas", len(b.blended))
 	}
 	first := b.blended[0]
-	b.own[two[0]].rates = taught(b.own[two[0]].rates)
-	b.own[two[1]].rates = taught(b.own[two[1]].rates)
+	two[0].rates = taught(two[0].rates)
+	two[1].rates = taught(two[1].rates)
 	b.blendLocked(two, 1000+blendMs-1)
 	if b.blended[0] != first {
 		t.Error("blended anew within the time they are good for")

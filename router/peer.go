@@ -59,6 +59,8 @@ type Peer struct {
 	mesh     *link
 	ingest   *ingest
 	console  *console.Console
+	lineups  lineupCache
+	after    *aftermath
 	shared   sharedPrefixes
 	hits     promptHits
 	recorded pace
@@ -115,6 +117,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	}
 	p.hasher = radix.NewHasher(secret)
 	p.board = newBoard(p.id)
+	p.after = newAftermath(p.announced, p.metrics.announcedLate.Inc)
 	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
 		p.close()

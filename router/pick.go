@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
@@ -21,18 +20,14 @@ import (
 
 // prompt is what was learned of a request's body, once for all its tries.
 type prompt struct {
-	keys    token.Keys
-	matched bool
-	view    index.View
-	lora    string
-	whole   bool // a prefill leg failed: one replica is enough
+	keys  token.Keys
+	whole bool // a prefill leg failed: one replica is enough
 }
 
 // ticket follows one try from its dispatch to its end.
 type ticket struct {
 	share      share
 	replica    *fleet.Replica
-	ref        *index.Ref
 	keys       *token.Keys
 	at         time.Time
 	first      time.Time
@@ -51,9 +46,13 @@ type ticket struct {
 // scratch is the reusable part of one decision.
 type scratch struct {
 	replicas []*fleet.Replica
+	seats    []*seat
+	places   []*place // of the board
 	cands    []policy.Candidate
 	scores   []float64
-	ids      []crdt.StreamID
+	found    index.View
+	request  policy.Request
+	view     policy.View
 	pools    policy.Pools
 	rand     *rand.Rand
 	choice   console.Choice
@@ -80,35 +79,20 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 		return nil, err
 	}
 	begin := time.Now()
-	if !pr.matched {
-		p.index.Match(pr.keys.Keys, &pr.view)
-		pr.matched = true
-	}
-	view := p.view(begin, s.rand)
-	s.cands, s.ids = s.cands[:0], s.ids[:0]
-	for i, r := range s.replicas {
-		s.cands, s.ids = append(s.cands, p.candidate(i, r, pr, begin)), append(s.ids, r.Stream)
-	}
-	p.board.fill(s.cands, s.ids, view.NowMs, view.AgeMs)
+	p.after.before(pr.keys.Keys)
+	p.index.Match(pr.keys.Keys, &s.found)
+	view := p.look(s, begin)
+	p.gather(s, pr, begin)
 	if err := p.roomy(s, call, begin); err != nil {
 		return nil, err
 	}
 	pol := p.policyFor(call)
-	req := policy.Request{Tokens: pr.keys.Tokens, Key: uint64(pr.keys.Deepest()), MaxNew: call.Body.MaxTokens}
-	if n := len(pr.keys.Keys); n > 0 {
-		req.Prefix = uint64(pr.keys.Keys[min(n, headBlocks)-1])
-	}
-	if call.Session != "" {
-		req.Session = p.hash(call.Session)
-	}
-	if call.Tenant != "" {
-		req.Tenant = p.hash(call.Tenant)
-	}
+	req := p.request(s, call, pr)
 	if p.config().Routing.Disagg.On() {
-		return p.pickSplit(ctx, call, s, pr, pol, &req, view, begin)
+		return p.pickSplit(ctx, call, s, pr, pol, req, view, begin)
 	}
 	s.scores = slices.Grow(s.scores[:0], len(s.cands))[:len(s.cands)]
-	d := pol.Decide(&req, view, s.cands, s.scores)
+	d := pol.Decide(req, view, s.cands, s.scores)
 	if d.Pos < 0 {
 		return nil, proxy.ErrNoReplica
 	}
@@ -123,31 +107,20 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	return t.target(pol.Name(), d), nil
 }
 
-// candidates lists the replicas that serve the call's model and may be tried.
-func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
-	s.replicas = s.replicas[:0]
-	known, told := false, false
-	for _, r := range p.fleet.List() {
-		if r.Spec.Kind == "pool" || r.Spec.Role == "decode" && !p.config().Routing.Disagg.On() {
-			continue
-		}
-		told = told || len(r.Models()) > 0
-		name, ok := r.Serves(call.Body.Model)
-		if !ok && call.Body.Model != "" {
-			continue
-		}
-		known, lora = true, name
-		if r.Up() && !slices.Contains(call.Tried, r.Name()) {
-			s.replicas = append(s.replicas, r)
-		}
+// request is the call as policies see it.
+func (p *Peer) request(s *scratch, call *proxy.Call, pr *prompt) *policy.Request {
+	req := &s.request
+	*req = policy.Request{Tokens: pr.keys.Tokens, Key: uint64(pr.keys.Deepest()), MaxNew: call.Body.MaxTokens}
+	if n := len(pr.keys.Keys); n > 0 {
+		req.Prefix = uint64(pr.keys.Keys[min(n, headBlocks)-1])
 	}
-	switch {
-	case len(s.replicas) > 0:
-		return lora, nil
-	case !known && told:
-		return "", proxy.ErrUnknownModel
+	if call.Session != "" {
+		req.Session = p.hash(call.Session)
 	}
-	return "", proxy.ErrNoReplica
+	if call.Tenant != "" {
+		req.Tenant = p.hash(call.Tenant)
+	}
+	return req
 }
 
 // readPrompt turns the body into block keys, once per call.
@@ -157,11 +130,10 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 	}
 	body := call.Body
 	q := token.Query{Model: body.Model, LoRA: lora, Salt: body.CacheSalt, Chat: body.Endpoint == openai.Chat}
-	if body.Prompt.Kind == openai.TokenPrompt {
+	switch {
+	case body.Prompt.Kind == openai.TokenPrompt && body.Prompt.Tokens != nil:
 		q.Tokens = body.Prompt.Tokens
-	}
-	switch body.Endpoint {
-	case openai.Chat, openai.Completions:
+	case body.Endpoint == openai.Chat, body.Endpoint == openai.Completions:
 		q.Text, q.Body = body.AppendCanonical, body.PromptBody
 		if at := oracle(replicas, p.tokens.Resting); at != nil {
 			q.Engine, q.PageTokens = at.Spec.URL, pageOf(replicas)
@@ -169,10 +141,10 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 				q.Header = http.Header{"Authorization": {"Bearer " + at.Spec.Credentials}}
 			}
 		}
-	case openai.Responses, openai.Embeddings:
+	case body.Endpoint == openai.Responses, body.Endpoint == openai.Embeddings:
 		q.Text = body.AppendCanonical
 	}
-	pr := &prompt{keys: p.tokens.Keys(ctx, &q), lora: lora}
+	pr := &prompt{keys: p.tokens.Keys(ctx, &q)}
 	p.metrics.tokenized.WithLabelValues(string(pr.keys.Scheme), string(pr.keys.Reason)).Inc()
 	call.Memo = pr
 	return pr, ctx.Err()
@@ -209,24 +181,30 @@ func pageOf(replicas []*fleet.Replica) int {
 	return 0
 }
 
-// view is what this peer knows of its own knowledge now.
-func (p *Peer) view(now time.Time, rnd *rand.Rand) *policy.View {
+// look is what this peer knows of its own knowledge now.
+func (p *Peer) look(s *scratch, now time.Time) *policy.View {
 	lambda, meanS := p.board.fleetRate()
 	v := p.seen(now)
-	return &policy.View{
-		NowMs: now.UnixMilli(), AgeMs: v.load, Peers: v.peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: v.index, Rand: rnd,
+	s.view = policy.View{
+		NowMs: now.UnixMilli(), AgeMs: v.load, Peers: v.peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: v.index, Rand: s.rand,
 	}
+	return &s.view
 }
 
-// candidate gathers what is known of one replica for this prompt.
-func (p *Peer) candidate(i int, r *fleet.Replica, pr *prompt, now time.Time) policy.Candidate {
-	m := p.markOf(r)
-	d := pr.view.Depth(m.ref)
+// gather makes the candidates: what is known of each replica for this prompt.
+func (p *Peer) gather(s *scratch, pr *prompt, now time.Time) {
+	s.cands = slices.Grow(s.cands[:0], len(s.seats))[:len(s.seats)]
+	clear(s.cands)
+	s.places = s.places[:0]
 	grid := pr.keys.Grid
-	return policy.Candidate{
-		ID: m.id, Index: i, Weight: r.Weight(now),
-		GPU: d.GPU * grid, CPU: d.CPU * grid, Disk: d.Any * grid, Predicted: d.Predicted * grid, Suspect: d.Suspect * grid,
+	for i, at := range s.seats {
+		c := &s.cands[i]
+		d := s.found.Depth(at.ref)
+		c.ID, c.Index, c.Weight = at.id, i, at.replica.Weight(now)
+		c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = d.GPU*grid, d.CPU*grid, d.Any*grid, d.Predicted*grid, d.Suspect*grid
+		s.places = append(s.places, at.place)
 	}
+	p.board.fill(s.cands, s.places, s.view.NowMs, s.view.AgeMs)
 }
 
 // countIn books the request at its replica and tells the mesh. It returns nil
@@ -240,20 +218,13 @@ func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d poli
 	return t
 }
 
-// announce tells the mesh of a dispatch and of the blocks it will leave.
-func (p *Peer) announce(t *ticket, now time.Time) {
-	p.index.Predict(t.share.id, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Exact: t.keys.Scheme.Exact()}, now.UnixMilli())
-	p.mesh.loadChanged(true)
-	p.mesh.predicted()
-}
-
 func (p *Peer) ticket(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
 	return &ticket{
 		share: share{
 			id: r.Stream, prefill: d.Prefill, tokens: int64(max(1, pr.keys.Tokens-d.Matched)),
 			blocks: int64(len(pr.keys.Keys)),
 		},
-		replica: r, ref: p.markOf(r).ref, keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
+		replica: r, keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
 		confirmed: c.Disk / max(1, pr.keys.Grid),
 	}
 }
@@ -378,21 +349,6 @@ func (p *Peer) policyFor(call *proxy.Call) policy.Policy {
 		}
 	}
 	return r.policies[r.cfg.Policy]
-}
-
-// mark is what never changes of a replica, worked out once.
-type mark struct {
-	id  uint64 // hash of the name
-	ref *index.Ref
-}
-
-func (p *Peer) markOf(r *fleet.Replica) *mark {
-	if m, ok := r.Mark.Load().(*mark); ok {
-		return m
-	}
-	m := &mark{id: p.hash(r.Name()), ref: p.index.Ref(r.Stream)}
-	r.Mark.Store(m)
-	return m
 }
 
 // hash names a session, tenant or replica in 64 bits, equal on all peers.

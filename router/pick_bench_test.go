@@ -3,22 +3,32 @@ package router
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix/workload"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
-// BenchmarkPick is the whole decision for a prompt of 4,096 token ids with 64
-// replicas that hold more or less of it: token ids to keys, match, candidates,
-// policy, and what is booked and announced; and its end. The budget of the
-// decision is 6 us.
-func BenchmarkPick(b *testing.B) {
-	const replicas, tokens = 64, 4096
+// deciding is a peer that knows replicas, and a call for them.
+type deciding struct {
+	*Peer
+	call   *proxy.Call
+	tokens int
+	chase  chaseSteps
+}
+
+// newDeciding makes a peer whose replicas hold the call's prompt of token ids,
+// from half of it to all.
+func newDeciding(b *testing.B, replicas, tokens int) *deciding {
+	b.Helper()
 	cfg := DefaultConfig()
 	cfg.HTTP.Listen, cfg.Admin.Listen, cfg.Mesh.Bind, cfg.Mesh.Insecure = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", true
 	for i := range replicas {
@@ -39,41 +49,19 @@ func BenchmarkPick(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx := context.Background()
-	call := &proxy.Call{Endpoint: openai.Completions, Body: body}
-	tellAll(b, p, call)
-
-	step := func() (decide time.Duration) {
-		call.Memo = nil
-		begin := time.Now()
-		target, err := p.Pick(ctx, call)
-		decide = time.Since(begin)
-		if err != nil || target.Matched < tokens/2 {
-			b.Fatalf("picked %+v: %v", target, err)
-		}
-		p.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
-		return decide
-	}
-	for range 1000 {
-		step()
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	var sum time.Duration
-	for range b.N {
-		sum += step()
-	}
-	b.ReportMetric(float64(sum.Nanoseconds())/float64(b.N), "decide-ns")
+	d := &deciding{Peer: p, call: &proxy.Call{Endpoint: openai.Completions, Body: body}, tokens: tokens}
+	d.tellAll(b)
+	return d
 }
 
 // tellAll lets the replicas hold the call's prompt, from half of it to all.
-func tellAll(b *testing.B, p *Peer, call *proxy.Call) {
-	pr, err := p.readPrompt(context.Background(), call, "", p.fleet.List())
+func (d *deciding) tellAll(b *testing.B) {
+	pr, err := d.readPrompt(context.Background(), d.call, "", d.fleet.List())
 	if err != nil || len(pr.keys.Hashes) == 0 {
 		b.Fatalf("no keys: %+v %v", pr.keys.Scheme, err)
 	}
-	for i, r := range p.fleet.List() {
-		n := len(pr.keys.Hashes)/2 + i*len(pr.keys.Hashes)/2/len(p.fleet.List()) + 1
+	for i, r := range d.fleet.List() {
+		n := len(pr.keys.Hashes)/2 + i*len(pr.keys.Hashes)/2/len(d.fleet.List()) + 1
 		var build crdt.Builder
 		handles, hashes := make([]uint64, n), make([]uint64, n)
 		for k := range handles {
@@ -85,6 +73,161 @@ func tellAll(b *testing.B, p *Peer, call *proxy.Call) {
 			b.Fatal(err)
 		}
 		now := time.Now().UnixMilli()
-		p.index.Apply(&crdt.Delta{Stream: r.Stream, Epoch: uint64(now), Anchor: 1, Slots: []crdt.Slot{slot}}, now)
+		d.index.Apply(&crdt.Delta{Stream: r.Stream, Epoch: uint64(now), Anchor: 1, Slots: []crdt.Slot{slot}}, now)
 	}
+}
+
+// decide picks once, as for a new call.
+func (d *deciding) decide(b *testing.B) (target *proxy.Target, took time.Duration) {
+	d.call.Memo = nil
+	begin := time.Now()
+	target, err := d.Pick(context.Background(), d.call)
+	took = time.Since(begin)
+	if err != nil || target.Matched < d.tokens/2 {
+		b.Fatalf("picked %+v: %v", target, err)
+	}
+	return target, took
+}
+
+// BenchmarkPick is the whole decision for a prompt of token ids with replicas
+// that hold more or less of it: token ids to keys, match, candidates, policy,
+// and what is booked. decide-ns is what the request waits for, after-ns what is
+// announced while it is under way. The budget for 64 replicas and 4,096 tokens
+// is 6 us. The yardstick is taken in between.
+func BenchmarkPick(b *testing.B) {
+	for _, size := range []struct{ replicas, tokens int }{{64, 4096}, {8, 4096}, {256, 4096}, {64, 32_768}} {
+		b.Run(fmt.Sprintf("%dx%d", size.replicas, size.tokens), func(b *testing.B) {
+			d := newDeciding(b, size.replicas, size.tokens)
+			d.after.follow(true) // the queue is emptied here, to be measured
+			var decide, after, chase times
+			d.rounds(b, &chase, func() {
+				target, took := d.decide(b)
+				decide.add(took)
+				after.add(timed(d.after.settle))
+				d.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
+			})
+			decide.report(b, "decide")
+			after.report(b, "after")
+			chase.report(b, "chase")
+		})
+	}
+}
+
+// BenchmarkPickInService is BenchmarkPick of 64 replicas and 4,096 tokens in a
+// running peer: what the request waits for includes waking who announces.
+func BenchmarkPickInService(b *testing.B) {
+	d := newDeciding(b, 64, 4096)
+	if err := d.mesh.start(); err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { d.after.run(ctx) })
+	b.Cleanup(func() { stop(); wg.Wait() })
+	var decide, chase times
+	d.rounds(b, &chase, func() {
+		target, took := d.decide(b)
+		decide.add(took)
+		d.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
+		time.Sleep(20 * time.Microsecond) // until the next request comes
+	})
+	decide.report(b, "decide")
+	chase.report(b, "chase")
+}
+
+// BenchmarkPickParts is BenchmarkPick of 64 replicas and 4,096 tokens, part by
+// part of the same code.
+func BenchmarkPickParts(b *testing.B) {
+	d := newDeciding(b, 64, 4096)
+	s := scratches.Get().(*scratch)
+	var hash, match, gather, decide, book, after, chase times
+	d.rounds(b, &chase, func() {
+		now := time.Now()
+		d.call.Memo = nil
+		lora, err := d.candidates(s, d.call)
+		var pr *prompt
+		hash.add(timed(func() { pr, err = d.readPrompt(context.Background(), d.call, lora, s.replicas) }))
+		match.add(timed(func() { d.index.Match(pr.keys.Keys, &s.found) }))
+		gather.add(timed(func() {
+			_, err = d.candidates(s, d.call)
+			d.look(s, now)
+			d.gather(s, pr, now)
+		}))
+		var choice policy.Decision
+		decide.add(timed(func() {
+			s.scores = slices.Grow(s.scores[:0], len(s.cands))[:len(s.cands)]
+			choice = d.policyFor(d.call).Decide(d.request(s, d.call, pr), &s.view, s.cands, s.scores)
+		}))
+		var t *ticket
+		book.add(timed(func() {
+			t = d.ticket(s.replicas[choice.Pos], &s.cands[choice.Pos], pr, choice, now)
+			d.board.dispatch(&t.share, now.UnixMilli())
+			t.target("ttft", choice)
+		}))
+		after.add(timed(func() { d.announce(t, now) }))
+		d.Done(&proxy.Target{Token: t}, proxy.Result{Status: 200, Duration: time.Millisecond})
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+	for unit, t := range map[string]times{"hash": hash, "match": match, "gather": gather, "decide": decide, "book": book, "after": after, "chase": chase} {
+		t.report(b, unit)
+	}
+}
+
+// rounds runs step b.N times after some for warming up, and the yardstick now
+// and then.
+func (d *deciding) rounds(b *testing.B, chase *times, step func()) {
+	for range 500 {
+		step()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		step()
+		if i%1024 == 0 {
+			b.StopTimer()
+			chase.add(d.chase.run(1000))
+			b.StartTimer()
+		}
+	}
+	b.StopTimer()
+}
+
+func timed(f func()) time.Duration {
+	begin := time.Now()
+	f()
+	return time.Since(begin)
+}
+
+// times are samples of one thing.
+type times []time.Duration
+
+func (t *times) add(d time.Duration) { *t = append(*t, d) }
+
+// report tells the mean and the median.
+func (t times) report(b *testing.B, what string) {
+	b.Helper()
+	slices.Sort(t)
+	sum := time.Duration(0)
+	for _, d := range t {
+		sum += d
+	}
+	b.ReportMetric(float64(sum.Nanoseconds())/float64(len(t)), what+"-ns")
+	b.ReportMetric(float64(t[len(t)/2].Nanoseconds()), what+"-p50-ns")
+}
+
+// chaseSteps walks the yardstick's cycle: each step is one dependent miss.
+type chaseSteps struct{ at uint32 }
+
+var chaseCycle = sync.OnceValue(workload.Cycle)
+
+// run returns the time of a step.
+func (c *chaseSteps) run(steps int) time.Duration {
+	next := chaseCycle()
+	begin := time.Now()
+	for range steps {
+		c.at = next[c.at]
+	}
+	return time.Since(begin) / time.Duration(steps)
 }

@@ -55,20 +55,32 @@ func (b *board) DropLoads(at crdt.PeerID) {
 	defer b.mu.Unlock()
 	b.loads.Drop(at)
 	delete(b.vitals, at)
+	b.addUpLocked()
 }
 
 // Scrapes returns what owners last read from the engines.
 func (b *board) Scrapes() map[crdt.StreamID]crdt.Scrape {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return maps.Clone(b.scrapes)
+	out := make(map[crdt.StreamID]crdt.Scrape, len(b.places))
+	for id, pl := range b.places {
+		if pl.told {
+			out[id] = pl.scrape
+		}
+	}
+	return out
 }
 
 // JoinScrapes keeps the newest scrape of each replica.
 func (b *board) JoinScrapes(in map[crdt.StreamID]crdt.Scrape) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	joinNewer(b.scrapes, in, (*crdt.Scrape).Newer)
+	for id, s := range in {
+		if s.Newer(&b.lookLocked(id).scrape) {
+			pl := b.bareLocked(id)
+			pl.told, pl.scrape = true, s
+		}
+	}
 }
 
 // Vitals returns what the peers say of themselves.
@@ -82,29 +94,45 @@ func (b *board) Vitals() map[crdt.PeerID]crdt.Vitals {
 func (b *board) JoinVitals(in map[crdt.PeerID]crdt.Vitals) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	joinNewer(b.vitals, in, (*crdt.Vitals).Newer)
+	for peer, v := range in {
+		if old := b.vitals[peer]; v.Newer(&old) {
+			b.vitals[peer] = v
+		}
+	}
+	b.addUpLocked()
+}
+
+// addUpLocked sums the other peers' requests, which every decision asks for.
+func (b *board) addUpLocked() {
+	b.others = 0
+	for peer, v := range b.vitals {
+		if peer != b.self {
+			b.others += v.Rate
+		}
+	}
 }
 
 // Intents returns the operators' words.
 func (b *board) Intents() map[crdt.StreamID]crdt.Intent {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return maps.Clone(b.intents)
+	out := map[crdt.StreamID]crdt.Intent{}
+	for id, pl := range b.places {
+		if pl.ruled {
+			out[id] = pl.intent
+		}
+	}
+	return out
 }
 
 // JoinIntents keeps the last writer's word on each replica.
 func (b *board) JoinIntents(in map[crdt.StreamID]crdt.Intent) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return joinNewer(b.intents, in, (*crdt.Intent).Newer)
-}
-
-// joinNewer puts into have what is newer in in, by the lattice's own order,
-// and reports whether anything was.
-func joinNewer[K comparable, V any](have, in map[K]V, newer func(a, b *V) bool) (changed bool) {
-	for k, v := range in {
-		if old := have[k]; newer(&v, &old) {
-			have[k], changed = v, true
+	for id, w := range in {
+		if w.Newer(&b.lookLocked(id).intent) {
+			pl := b.bareLocked(id)
+			pl.ruled, pl.intent, changed = true, w, true
 		}
 	}
 	return changed
@@ -114,13 +142,14 @@ func joinNewer[K comparable, V any](have, in map[K]V, newer func(a, b *V) bool) 
 func (b *board) setIntent(id crdt.StreamID, drain bool, nowMs int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w := crdt.Intent{Time: max(nowMs, b.intents[id].Time+1), Peer: b.self, Drain: drain, Weight: 1}
-	b.intents[id] = w
+	pl := b.bareLocked(id)
+	pl.intent = crdt.Intent{Time: max(nowMs, pl.intent.Time+1), Peer: b.self, Drain: drain, Weight: 1}
+	pl.ruled = true
 }
 
 // draining reports whether an operator drains the replica.
 func (b *board) draining(id crdt.StreamID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.intents[id].Drain
+	return b.lookLocked(id).intent.Drain
 }

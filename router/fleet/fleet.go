@@ -38,6 +38,7 @@ type Config struct {
 type Fleet struct {
 	cfg  Config
 	list atomic.Pointer[[]*Replica]
+	gen  atomic.Uint64 // of the list and the models
 
 	mu      sync.Mutex        // serialises Update; guards below
 	sources map[string][]Spec // what each source lists
@@ -148,6 +149,7 @@ func (f *Fleet) rebuildLocked(now time.Time, late bool) {
 		return
 	}
 	f.list.Store(&next)
+	f.gen.Add(1)
 	f.changed()
 }
 
@@ -192,6 +194,10 @@ func (f *Fleet) sane(source string, spec Spec) bool {
 
 // List returns the replicas, sorted by name. The slice is immutable.
 func (f *Fleet) List() []*Replica { return *f.list.Load() }
+
+// Generation grows after every change of List, and of the Models of a replica
+// in it: what was worked out from them is good while it stays. One atomic load.
+func (f *Fleet) Generation() uint64 { return f.gen.Load() }
 
 // Get finds a replica by name.
 func (f *Fleet) Get(name string) *Replica {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -112,7 +113,11 @@ func (w *watcher) readModels(ctx context.Context) bool {
 		}
 		return false
 	}
-	if w.replica.models.Swap(&list) == nil {
+	old := w.replica.models.Swap(&list)
+	if old == nil || !slices.Equal(*old, list) {
+		w.fleet.gen.Add(1)
+	}
+	if old == nil {
 		w.fleet.changed()
 	}
 	return true

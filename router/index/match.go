@@ -41,10 +41,7 @@ func (v *View) Blocks() int { return len(v.keys) }
 func (v *View) Depth(r *Ref) Depth {
 	var d Depth
 	if h := r.confirmed.Load(); h != 0 {
-		holder := radix.Holder(h - 1)
-		d.GPU = v.confirmed.Depth(radix.ClassGPU, holder)
-		d.CPU = v.confirmed.Depth(radix.ClassCPU, holder)
-		d.Any = v.confirmed.Depth(radix.ClassAny, holder)
+		d.GPU, d.CPU, d.Any = v.confirmed.Depths(radix.Holder(h - 1))
 	}
 	if h := r.predicted.Load(); h != 0 {
 		d.Predicted = v.predicted.Depth(radix.ClassGPU, radix.Holder(h-1))

@@ -1,0 +1,82 @@
+package router
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/proxy"
+)
+
+// TestTheLineupFollowsTheFleet: replicas that come, go, change their model, or
+// were tried.
+func TestTheLineupFollowsTheFleet(t *testing.T) {
+	p := quietPeer(t, nil)
+	s := &scratch{}
+	call := func(model string, tried ...string) *proxy.Call {
+		return &proxy.Call{Body: &openai.Request{Model: model}, Tried: tried}
+	}
+	who := func(c *proxy.Call) (names []string) {
+		t.Helper()
+		_, err := p.candidates(s, c)
+		for i, at := range s.seats {
+			names = append(names, at.replica.Name())
+			if s.replicas[i] != at.replica || at.ref != p.index.Ref(at.replica.Stream) || at.place != p.board.place(at.replica.Stream) {
+				t.Errorf("%s sits in another's place", at.replica.Name())
+			}
+		}
+		if (err == nil) != (len(names) > 0) {
+			t.Errorf("%v are left, and %v", names, err)
+		}
+		return names
+	}
+	expect := func(got []string, want ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	spec := func(name, model string) fleet.Spec {
+		return fleet.Spec{Name: name, URL: "http://" + name, Model: model}
+	}
+	now := time.Now()
+	expect(who(call("m")))
+	p.fleet.Set([]fleet.Spec{spec("a", "m"), spec("b", "m"), spec("c", "other"), {Name: "d", URL: "http://d", Model: "m", Kind: "pool"}}, now)
+	for range 2 { // made and kept
+		expect(who(call("m")), "a", "b")
+		expect(who(call("m", "a")), "b")
+		expect(who(call("m", "a", "b")))
+		expect(who(call("other")), "c")
+		expect(who(call("")), "a", "b", "c")
+		if _, err := p.candidates(s, call("strange")); err != proxy.ErrUnknownModel {
+			t.Errorf("a strange model: %v", err)
+		}
+	}
+	p.fleet.Get("b").Fail(now, true, "refused")
+	expect(who(call("m")), "a")
+	p.fleet.Set([]fleet.Spec{spec("b", "other"), spec("c", "other")}, now)
+	expect(who(call("m")))
+	expect(who(call("other")), "b", "c")
+	if n := len(p.lineups.now.Load().by); n != 1 {
+		t.Errorf("%d line-ups are kept of one model that is served", n)
+	}
+}
+
+// TestAPlaceThatWasForgottenIsFoundAgain: who still has the old one reads the
+// new one's load.
+func TestAPlaceThatWasForgottenIsFoundAgain(t *testing.T) {
+	p := quietPeer(t, nil)
+	b, id := p.board, fleet.Spec{URL: "http://a"}.Stream()
+	old := b.place(id)
+	b.setIntent(id, true, 1)
+	b.forget(id)
+	b.dispatch(&share{id: id, prefill: 1}, 1)
+	places, cands := []*place{old}, []policy.Candidate{{Weight: 1}}
+	b.fill(cands, places, 1, 0)
+	if cands[0].Waiting != 1 || cands[0].Weight != 0 || places[0] == old || !b.knows(id) {
+		t.Errorf("%+v", cands[0])
+	}
+}
