@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation"
@@ -20,6 +21,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"count":   func(v float64) string { return grouped(int(v + 0.5)) },
 	"ratio":   func(v float64) string { return fmt.Sprintf("%.2f", v) },
 	"name":    nameOf,
+	"parts":   func(s string) []string { return strings.Split(s, ", ") },
 	"bytes":   bytesText,
 	"done": func(r simulation.Report) string {
 		if r.Completed == r.Requests {
@@ -35,7 +37,6 @@ type Tile struct{ Big, Small string }
 // Named is the table of one workload.
 type Named struct {
 	Name, About, Published string
-	Compared               bool // rows have published figures beside them
 	Rows                   []Row
 }
 
@@ -43,15 +44,29 @@ type Named struct {
 type Row struct {
 	Result
 	Ours   bool
-	Beside string // what was published
+	Beside *Beside
 }
 
 // WriteHTML writes the page: one file that asks for nothing else.
 func (b *Book) WriteHTML(w io.Writer) error {
 	return page.Execute(w, map[string]any{
 		"Tiles": b.tiles(), "Figures": b.Figures(), "Named": b.namedTables(), "Others": b.others(), "Seed": b.Seed, "Runs": b.runs(),
-		"Checks": b.Checks(), "Bounds": b.boundTables(),
+		"Checks": b.Checks(), "Held": held(b.Checks()), "Bounds": b.boundTables(),
 	})
+}
+
+// held says how many checks of those that ran hold.
+func held(checks []Check) string {
+	ran, holds := 0, 0
+	for _, c := range checks {
+		if c.Ran {
+			ran++
+		}
+		if c.Ran && c.Holds {
+			holds++
+		}
+	}
+	return fmt.Sprintf("%d of %d", holds, ran)
 }
 
 func (b *Book) runs() (n int) {
@@ -106,8 +121,8 @@ func (b *Book) middle() (x float64, ref *simulation.Report) {
 
 // about says what a workload is and what others published for it.
 var about = map[string][2]string{
-	"b2b":                   {"150 customers × 5 prompts, 6,000 tokens shared, 1,200 own, 1,000 out, eight replicas of a 32B model; a ladder from 3 to 60 requests a second", "The last column is what llm-d measured: mean TTFT, p90 and tokens a second, the latter as a mean over the steps, as here."},
-	"b2b37":                 {"83 customers × 3 prompts, 8,000 tokens shared, 1,000 own, 1,000 out, four replicas of a 70B model; 3 to 20 requests a second", ""},
+	"b2b":                   {"150 customers × 5 prompts, 6,000 tokens shared, 1,200 own, 1,000 out, eight replicas of a 32B model; a ladder from 3 to 60 requests a second", "Marked figures are what llm-d measured on H100s: throughput is the mean over the steps, p90 the steps' mean weighed with their requests."},
+	"b2b37":                 {"83 customers × 3 prompts, 8,000 tokens shared, 1,000 own, 1,000 out, four replicas of a 70B model; 3 to 20 requests a second", "Marked: llm-d's figures, as above."},
 	"shared_prefix":         {"SGLang's bench: system prompts of 2,048 tokens, five questions of 128 each, as fast as a client sends", "Published: hit rate from 20 % to 75 %, throughput 1.9×."},
 	"few_prefixes":          {"three prefixes of 10,000 tokens: the hot-spot trap", ""},
 	"burst":                 {"800 unrelated requests in flight: nothing to find, nothing to lose", ""},
@@ -126,9 +141,7 @@ func (b *Book) namedTables() []Named {
 			out = append(out, Named{Name: r.Group, About: about[r.Group][0], Published: about[r.Group][1]})
 		}
 		n := &out[len(out)-1]
-		row := Row{Result: r, Ours: r.Line == policy.Default, Beside: beside(&r)}
-		n.Compared = n.Compared || row.Beside != ""
-		n.Rows = append(n.Rows, row)
+		n.Rows = append(n.Rows, Row{Result: r, Ours: r.Line == policy.Default, Beside: beside(&r)})
 	}
 	return out
 }
