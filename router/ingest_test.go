@@ -17,6 +17,7 @@ func TestAnOutrankedStreamIsFollowedAnew(t *testing.T) {
 	})
 	g, id := p.ingest, p.fleet.List()[0].Stream
 	now := time.Now()
+	p.joined.Store(true) // its mesh is not started
 	g.reconcile(t.Context(), now)
 	first := g.follow[id]
 	if first == nil {

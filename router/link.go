@@ -111,6 +111,9 @@ func (l *link) local(e gossip.Effect) {
 		l.peer.ingest.missing(e.Stream, e.Spans)
 	case gossip.Caught:
 		l.peer.caught.Store(&e)
+		if e.Ready && !l.peer.joined.Swap(true) {
+			l.peer.ingest.wake() // it may own streams from now on
+		}
 		l.peer.log.Info("readiness", "ready", e.Ready, "reason", e.Reason)
 	}
 }
@@ -182,14 +185,17 @@ func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
 		}
 	}
 	ready, _ := l.peer.Ready()
-	return gossip.Owners(stream, withSelf(peers, l.peer.id, ready, l.peer.draining.Load()), n)
+	return gossip.Owners(stream, withSelf(peers, l.peer.id, l.peer.joined.Load(), ready, l.peer.draining.Load()), n)
 }
 
-// withSelf adds this peer to those that may own streams. While it catches up
-// the others own them all, if there are any: it would have the engines replay,
-// and tell everybody, what the mesh knows already.
-func withSelf(others []crdt.PeerID, self crdt.PeerID, ready, draining bool) []crdt.PeerID {
-	if draining || !ready && len(others) > 0 {
+// withSelf adds this peer to those that may own streams. Before it joined the
+// mesh, or found none, it owns nothing: what it would name an incarnation after
+// is the start of the engine's replay buffer, later than the mesh's name, which
+// that would outrank. While it catches up again the others own all, if there
+// are any: it would have the engines replay, and tell everybody, what the mesh
+// knows already.
+func withSelf(others []crdt.PeerID, self crdt.PeerID, joined, ready, draining bool) []crdt.PeerID {
+	if draining || !joined || !ready && len(others) > 0 {
 		return others
 	}
 	return append(others, self)

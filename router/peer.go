@@ -78,6 +78,7 @@ type Peer struct {
 	api           atomic.Pointer[proxy.Handler]
 	draining      atomic.Bool
 	caught        atomic.Pointer[gossip.Caught]
+	joined        atomic.Bool // it was caught up with the mesh once, or found none
 	ages          atomic.Pointer[ageView]
 	coreStats     atomic.Pointer[gossip.Stats]
 	tagged        atomic.Bool              // what the tag ready says

@@ -50,7 +50,7 @@ func (p *faultPeer) owners(id crdt.StreamID) []crdt.PeerID {
 			peers = append(peers, info.ID)
 		}
 	}
-	if !p.draining && (p.ready || len(peers) == 0) {
+	if !p.draining && p.joined && (p.ready || len(peers) == 0) {
 		peers = append(peers, p.id)
 	}
 	return gossip.Owners(id, peers, 2)

@@ -30,6 +30,7 @@ type faultPeer struct {
 	stalled  bool
 	backlog  []func() // what came while stalled
 	ready    bool
+	joined   bool // it was ready once
 	reason   string
 	requests int  // under way
 	ingests  bool // delivered events of an engine, ever
@@ -158,6 +159,7 @@ func (p *faultPeer) effect(e gossip.Effect) {
 		r.after(0, func() { p.do(func() { p.missing(e.Stream, e.Spans) }) })
 	case gossip.Caught:
 		p.ready, p.reason = e.Ready, e.Reason
+		p.joined = p.joined || e.Ready
 		r.trace(p.name, "ready %v: %s", e.Ready, e.Reason)
 	}
 }

@@ -55,7 +55,7 @@ func startNginx(t *testing.T, servers []string) (address string) {
 		_ = cmd.Process.Signal(os.Interrupt) // ends the workers, too
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("nginx: %s", said)
+			t.Logf("nginx: %s", unexpected(said.String()))
 		}
 	})
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -70,6 +70,21 @@ func startNginx(t *testing.T, servers []string) (address string) {
 			t.Fatalf("nginx does not listen: %s", said)
 		}
 	}
+}
+
+// unexpected is what nginx said beside the refused connects of peers that have
+// gone, which it tries again every 2 s.
+func unexpected(log string) string {
+	refused := 0
+	var others strings.Builder
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "Connection refused") || strings.Contains(line, "temporarily disabled") {
+			refused++
+			continue
+		}
+		others.WriteString(line)
+	}
+	return fmt.Sprintf("%d lines of refused connects; %s", refused, others.String())
 }
 
 // nginx is a running balancer that tells nothing of itself: it never asks

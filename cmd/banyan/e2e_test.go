@@ -40,11 +40,12 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // process is a running banyan.
 type process struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	said map[string]string
-	errs *bytes.Buffer
-	done chan error
+	t     *testing.T
+	cmd   *exec.Cmd
+	said  map[string]string
+	errs  *bytes.Buffer
+	ended time.Time // written before done
+	done  chan error
 }
 
 // launch starts banyan and waits for the line that says where it listens.
@@ -77,7 +78,9 @@ func launchCommand(t *testing.T, cmd *exec.Cmd) *process {
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, out)
-		p.done <- p.cmd.Wait()
+		err := p.cmd.Wait()
+		p.ended = time.Now()
+		p.done <- err
 	}()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	if err != nil {

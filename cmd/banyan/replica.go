@@ -21,6 +21,7 @@ func runReplica(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	fs.StringVar(&cfg.Topic, "topic", "", "first frame of every event batch")
 	layout := fs.String("layout", "map", "event layout: map (vLLM since mid-2026) or array")
 	fs.IntVar(&cfg.ReplayFrames, "replay-frames", 5, "replay layout: 5 (with topic) or 4")
+	fs.IntVar(&cfg.BufferSteps, "replay-steps", 0, "batches kept for replay; 0: 10,000, as engines do")
 	fs.BoolVar(&cfg.HashBytes, "hash-bytes", false, "block hashes as 32 bytes instead of integers")
 	fs.StringVar(&cfg.Engine, "engine", "vllm", "behave like vllm, sglang or trtllm")
 	fs.StringVar(&cfg.Model, "model", "banyan-standin", "served model name")
