@@ -45,6 +45,14 @@ type Delta struct {
 // never seen. It is never part of a digest.
 type Hint struct{ Handle, Key uint64 }
 
+// Keyed tells where a linked fact lies. Handle names the fact as its store
+// does: one word for (handle, space).
+type Keyed struct {
+	Handle uint64
+	Parent uint64   // key before the page
+	Keys   []uint64 // of the page's grid blocks
+}
+
 // Equal reports whether two contexts name the same state. LastTS is not part
 // of it.
 func (c *Context) Equal(o *Context) bool {

@@ -64,6 +64,12 @@ func (w *Describer) payload(k kind, r *reader) (string, error) {
 		return fmt.Sprintf("%s piece %d of %d", pc.stream, pc.i+1, pc.of), err
 	case kindAck:
 		return "", nil
+	case kindKeys:
+		f, err := decodeKeys(r)
+		if f.mode == keysAsk {
+			return fmt.Sprintf("of %s epoch %d for %d facts, please", f.stream, f.epoch, len(f.handles)), err
+		}
+		return fmt.Sprintf("of %s epoch %d for %d facts", f.stream, f.epoch, len(f.told)), err
 	case kindIntent:
 		m, err := readIntents(r)
 		return fmt.Sprintf("%d", len(m)), err

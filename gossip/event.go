@@ -8,7 +8,7 @@ type Class uint8
 // The classes: small urgent frames never wait behind big ones.
 const (
 	Fast    Class = iota // hello, load, ack, digest, intent
-	Bulk                 // slots, predictions, snapshots
+	Bulk                 // slots, predictions, snapshots, keys
 	Classes = 2
 )
 

@@ -25,11 +25,12 @@ const (
 	kindPacked   // slots of many streams; from packedVersion on, counted as slots
 	kindTally    // begins a digest round; from packedVersion on, counted as digest
 	kindDetails  // goes on with it
+	kindKeys     // asks for or tells keys of facts; who does not know it skips it
 	kinds
 )
 
 // kindNames are the closed list of the frame label in metrics.
-var kindNames = [kinds]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment", "slots", "digest", "digest"}
+var kindNames = [kinds]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment", "slots", "digest", "digest", "keys"}
 
 // String is the frame name of the protocol.
 func (k kind) String() string {

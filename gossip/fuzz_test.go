@@ -37,7 +37,38 @@ func recorded(tb testing.TB) [][]byte {
 	e.Ingest(a, true, e.Emit(1)...)
 	n.Add()
 	n.Run(3_000)
+	rooted := n.Engine("http://rooted")
+	rooted.Ingest(a, true, chain(tb))
+	n.Run(100)
+	a.State.Unlink(rooted.Stream, 2)
+	n.Run(3_000)
 	return frames
+}
+
+// chain is a slot that stores blocks 1, 2 and 3, one below the other.
+func chain(tb testing.TB) crdt.Slot {
+	tb.Helper()
+	var body crdt.Builder
+	body.Store(crdt.Op{Main: true, PerPage: 1, Root: 9}, []uint64{1, 2, 3}, []uint64{10, 20, 30})
+	slot, err := body.Slot(1, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return slot
+}
+
+// Frames of every kind that peers send are among the seeds.
+func TestRecordedFramesAreOfEveryKind(t *testing.T) {
+	seen := map[byte]bool{}
+	for _, data := range recorded(t) {
+		k, _ := gossip.Payload(data)
+		seen[k] = true
+	}
+	for k := byte(1); int(k) < gossip.Kinds; k++ {
+		if name, _, _ := strings.Cut(gossip.Describe(gossip.Frame(1, k, 1, make([]byte, 64))), " "); !seen[k] && name != "session" && name != "fragment" {
+			t.Errorf("no frame of kind %d, %s", k, name)
+		}
+	}
 }
 
 func FuzzDescribe(f *testing.F) {

@@ -88,6 +88,8 @@ type Stats struct {
 
 	Divergences       uint64
 	KeyMismatches     uint64            // equal facts with unequal keys, seen in digests
+	KeysAsked         uint64            // frames asking for keys of facts that have none here
+	KeysLinked        uint64            // facts linked by keys that a peer told
 	Snapshots         map[string]uint64 // joined, by reason: join, gap, divergence, behind
 	SnapshotsSent     uint64
 	Wants             uint64             // sent

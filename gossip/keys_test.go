@@ -101,3 +101,32 @@ func TestUnequalKeysDifferInTheTally(t *testing.T) {
 		}
 	}
 }
+
+// Keys frames are bounded and checked before they are believed.
+func TestKeysFramesBeyondBoundsAreRejected(t *testing.T) {
+	frame := func(mode byte, n uint32, rest int) []byte {
+		c := keyedCore(t, &keyed{})
+		b := c.keysBody(mode, "r#0", 5, 0)
+		return append(putU32(b[:len(b)-4], n), make([]byte, rest)...)
+	}
+	for name, x := range map[string]struct {
+		payload  []byte
+		rejected uint64
+	}{
+		"a question":                 {frame(keysAsk, 2, 16), 0},
+		"a question without facts":   {frame(keysAsk, 0, 0), 0},
+		"a question too short":       {frame(keysAsk, 2, 15), 1},
+		"a question too long":        {frame(keysAsk, maxAskedKeys+1, 8*maxAskedKeys+8), 1},
+		"an answer":                  {frame(keysTell, 2, 34), 0},
+		"an answer too short":        {frame(keysTell, 2, 33), 1},
+		"an answer too long":         {frame(keysTell, maxAskedKeys+1, 17*maxAskedKeys+17), 1},
+		"an answer of a later kind":  {frame(2, 0, 0), 1},
+		"an answer with more behind": {frame(keysTell, 1, 99), 0},
+	} {
+		c := keyedCore(t, &keyed{})
+		c.Step(1_001, Received{Conn: 2, Data: encodeFrame(1, kindKeys, 2, x.payload)})
+		if got := c.Stats().Rejected["payload"]; got != x.rejected {
+			t.Errorf("%s: rejected %d times, want %d", name, got, x.rejected)
+		}
+	}
+}

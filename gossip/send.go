@@ -181,6 +181,8 @@ func (c *Core) dispatch(cn *conn, k kind, r *reader) error {
 		return c.tallyFrame(cn, r)
 	case kindDetails:
 		return c.detailsFrame(cn, r)
+	case kindKeys:
+		return c.takeKeys(cn, r)
 	case kindFragment:
 		return c.fragment(cn, r)
 	}

@@ -47,6 +47,7 @@ var scenes = map[string]func(t *testing.T, w *teller){
 	"second_owner":  sceneSecondOwner,
 	"broken_link":   sceneBrokenLink,
 	"resend":        sceneResend,
+	"keys":          sceneKeys,
 }
 
 func TestTranscripts(t *testing.T) {
@@ -200,4 +201,31 @@ func sceneResend(t *testing.T, w *teller) {
 	e.Ingest(nodes[0], true, e.Emit(2)...)
 	n.Break(nodes[0], nodes[1])
 	n.RunUntil(5_000, func() bool { return difference(n) == "" })
+}
+
+func sceneKeys(t *testing.T, w *teller) {
+	n, nodes := quietMesh(t, w, 2, gossiptest.Config{})
+	a, b := nodes[0], nodes[1]
+	e := n.Engine("http://r")
+	w.quiet = true
+	e.Ingest(a, true, chain(t))
+	n.Run(50)
+	w.quiet = false
+	w.say("a knows no key of one block, b of another; the facts are equal")
+	a.State.Unlink(e.Stream, 2)
+	b.State.Unlink(e.Stream, 3)
+	if difference(n) == "" {
+		t.Fatal("nothing is missing")
+	}
+	n.RunUntil(5_000, func() bool { return difference(n) == "" })
+	w.say("the next digests prove it healed")
+	n.Run(2_500)
+	if d := difference(n); d != "" {
+		t.Error(d)
+	}
+	for _, x := range nodes {
+		if s := x.Core.Stats(); s.KeyMismatches == 0 || s.KeysAsked != 1 || s.KeysLinked != 1 || s.Divergences != 0 {
+			t.Errorf("%s: %+v", x.Name, s)
+		}
+	}
 }

@@ -255,11 +255,11 @@ func (r *faultRun) finish() {
 	}
 }
 
-// slotFrames counts frames that carry slots or ask for them.
+// slotFrames counts frames that carry slots or keys, or ask for them.
 func (r *faultRun) slotFrames() (n uint64) {
 	for _, p := range r.live() {
 		sent := p.core.Stats().Sent
-		n += sent["slots"].Frames + sent["snapshot"].Frames + sent["want"].Frames
+		n += sent["slots"].Frames + sent["snapshot"].Frames + sent["want"].Frames + sent["keys"].Frames
 	}
 	return n
 }

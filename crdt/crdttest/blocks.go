@@ -212,6 +212,15 @@ func (b *MapBlocks) count(e Entry, f *Fact, by uint64) {
 	}
 }
 
+// SetKeys links a fact below a key, or unlinks it with none, as a peer would
+// that learned more or less than its slots say.
+func (b *MapBlocks) SetKeys(e Entry, before uint64, keys []uint64) {
+	if f, ok := b.Facts[e]; ok {
+		f.Before, f.Keys = before, keys
+		b.put(e, f)
+	}
+}
+
 // Rewind restores what the overlay touched.
 func (b *MapBlocks) Rewind() {
 	undo := b.undo

@@ -56,7 +56,7 @@ func (s *streams) Streams(dst []crdt.StreamID) []crdt.StreamID {
 // Digest implements gossip.State.
 func (s *streams) Digest(id crdt.StreamID) (crdt.Digest, bool) {
 	if st := s.known(id); st != nil {
-		return st.Digest(), true
+		return linked(st), true
 	}
 	return crdt.Digest{}, false
 }

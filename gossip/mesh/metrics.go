@@ -9,7 +9,7 @@ import (
 
 // frameNames are the closed list of the frame label, by the kind's number on
 // the wire; a test holds them against gossip.Describe.
-var frameNames = [...]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment", "slots", "digest", "digest"}
+var frameNames = [...]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment", "slots", "digest", "digest", "keys"}
 
 const kindFragment = 11 // its payload names the kind it is a piece of
 

@@ -19,6 +19,7 @@
 // as is the folding of an overlay: both are bounded by bytes (crdt).
 // I7: once counted, the number of suspects is that of the facts stored last
 // before the highest slot lost which no answer confirmed since.
-// I8: keys learned from answers and hints never change a fact, only where it
-// hangs; no digest of facts sees them.
+// I8: keys learned from answers, hints and other peers never change a fact,
+// only where it hangs, and only of a fact that has no key; no digest of facts
+// sees them.
 package index

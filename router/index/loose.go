@@ -12,6 +12,7 @@ type looseFacts struct {
 	waiting map[uint64][]uint64 // parent handle -> handles of loose facts with hashes
 	todo    []known             // whose waiting ones are to be linked
 	heads   map[uint64][]uint64 // first token hash of a page -> handles of loose facts
+	asked   int                 // in list: whose keys other peers are asked for next
 }
 
 // loose is a fact whose block key is unknown: its parent was never seen, or
