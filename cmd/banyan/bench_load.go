@@ -43,6 +43,7 @@ func (l *loading) register(fs *flag.FlagSet) {
 	fs.IntVar(&l.cfg.Concurrency, "concurrency", 0, "closed loop: keep this many in flight, without think times")
 	fs.DurationVar(&l.cfg.Duration, "duration", 0, "send nothing after it; 0: the whole workload")
 	fs.IntVar(&l.cfg.InFlight, "max-in-flight", load.DefaultInFlight, "open loop: most requests open at a time; more are counted, not sent")
+	fs.BoolVar(&l.cfg.Steady, "steady", true, "open loop, generated workloads: meet sessions at random turns, with the history that led there, as after a long run (equal seeds, equal turns); false: all begin with their first turn")
 	fs.StringVar(&l.cfg.Policy, "policy", "", "ask Banyan for this policy (X-Banyan-Policy)")
 }
 
@@ -61,6 +62,7 @@ func (l *loading) check(fs *flag.FlagSet) error {
 	w, err := l.source.read()
 	faults = append(faults, err, noArguments(fs))
 	l.cfg.Workload, l.cfg.Seed = w, l.source.seed
+	l.cfg.Steady = l.cfg.Steady && l.source.trace == ""
 	key := ""
 	if l.keyFile != "" {
 		text, err := os.ReadFile(l.keyFile)

@@ -10,4 +10,7 @@
 //	    failed
 //	B3  a later turn is never sent before the one before it has ended
 //	B4  Run returns only when every request it sent has ended
+//
+// With Config.Steady a workload of sessions is met on its way instead of at
+// its first turns, so that short runs measure what long ones would.
 package load

@@ -28,6 +28,9 @@ type Config struct {
 	Session     string        // prefix of X-Banyan-Session; "" sends none
 	Policy      string        // X-Banyan-Policy; "" sends none
 	Seed        uint64        // of arrivals that Rate has to invent
+	// Steady meets sessions at a turn of their own instead of all at the first
+	// one, as if they had gone on for long; open loop only.
+	Steady bool
 
 	// Progress is called after every answer, from one goroutine; nil: never.
 	Progress func(Progress)
@@ -96,25 +99,43 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, fmt.Errorf("load: %w", err)
 	}
+	d := newDriver(cfg)
+	d.drive(ctx)
+	return d.tally.report(&d.cfg, time.Since(d.start)), nil
+}
+
+// newDriver puts every first request at its time.
+func newDriver(cfg Config) *driver {
+	if cfg.Steady && cfg.Concurrency == 0 {
+		cfg.Workload = cfg.Workload.Steady(cfg.stretch(), tokenSeconds)
+	}
 	d := &driver{
 		cfg: cfg, after: make(map[int][]int), ended: make(chan outcome),
 		limit: cmp.Or(cfg.Concurrency, cfg.InFlight, DefaultInFlight), start: time.Now(),
 	}
 	d.schedule()
-	d.drive(ctx)
-	return d.tally.report(&cfg, time.Since(d.start)), nil
+	return d
+}
+
+// tokenSeconds is what a generated token is taken to need where nothing is
+// known of the endpoint.
+const tokenSeconds = .01
+
+// stretch is the factor on the workload's arrivals that gives the asked rate;
+// not finite if it has no rate of its own.
+func (c *Config) stretch() float64 {
+	if c.Rate == 0 {
+		return 1
+	}
+	return c.Workload.Rate() / c.Rate
 }
 
 // schedule puts every first turn at its time.
 func (d *driver) schedule() {
 	w := d.cfg.Workload
 	rnd := rand.New(rand.NewPCG(d.cfg.Seed, 0x6c6f6164))
-	factor, invented := 1.0, 0.0
-	own := w.Rate()
-	invent := d.cfg.Rate > 0 && (math.IsInf(own, 0) || math.IsNaN(own))
-	if d.cfg.Rate > 0 && !invent {
-		factor = own / d.cfg.Rate
-	}
+	factor, invented := d.cfg.stretch(), 0.0
+	invent := math.IsInf(factor, 0) || math.IsNaN(factor)
 	for i := range w.Requests {
 		r := &w.Requests[i]
 		if r.After >= 0 {

@@ -224,6 +224,36 @@ func TestNothingIsSentAfterTheDuration(t *testing.T) {
 	}
 }
 
+// In a short open-loop run of sessions with think times the asked rate holds
+// from the start; without Steady it would take minutes to be reached.
+func TestSteadySessionsComeAtTheAskedRate(t *testing.T) {
+	const rate, secs = 40, 10
+	soon := func(steady bool) (n int) {
+		cfg := Config{Workload: made(t, "multi_turn", rate*secs*11/10+10), Rate: rate, Duration: secs * time.Second, Steady: steady}
+		d := newDriver(cfg)
+		for _, first := range d.due {
+			at := first.at
+			for i := first.index; ; {
+				if at < secs {
+					n++
+				}
+				if len(d.after[i]) == 0 {
+					break
+				}
+				next := d.after[i][0]
+				at += tokenSeconds*float64(d.cfg.Workload.Requests[i].Output) + d.cfg.Workload.Requests[next].Think
+				i = next
+			}
+		}
+		return n
+	}
+	steady, cold := soon(true), soon(false)
+	t.Logf("within %d s at %d a second: %d requests, %d from first turns", secs, rate, steady, cold)
+	if steady < rate*secs*8/10 || steady > rate*secs*12/10 || cold > steady/2 {
+		t.Errorf("within %d s at %d a second: %d requests, %d from first turns", secs, rate, steady, cold)
+	}
+}
+
 func TestFaultsOfTheConfigurationAreNamed(t *testing.T) {
 	w := made(t, "burst", 2)
 	for want, cfg := range map[string]Config{

@@ -43,7 +43,7 @@ func Generate(name string, o Options) (*Workload, error) {
 		w.Replicas = o.Replicas
 	}
 	spec.make(g, o.Requests > 0)
-	g.finish()
+	arrange(g.w.Requests)
 	return w, nil
 }
 
@@ -137,9 +137,8 @@ func (g *generator) turn(c *conversation, user, output int, think float64) {
 	c.turn++
 }
 
-// finish orders requests by time; a session's stay in order. I3.
-func (g *generator) finish() {
-	reqs := g.w.Requests
+// arrange orders requests by time; a session's stay in order. I3.
+func arrange(reqs []Request) {
 	slices.SortStableFunc(reqs, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 	moved := make([]int, len(reqs))
 	for i := range reqs {
