@@ -30,7 +30,8 @@
 //	    certificate of the mesh's authority; a connection whose key left the
 //	    ring ends.
 //	I7  Every seed is resolved and tried again for ever, however long the mesh
-//	    was split or empty.
+//	    was split or empty; members that failed lately are asked again and
+//	    again whether they live.
 //	I8  Whatever is refused is counted by cause, and logged once per cause and
 //	    address in ten minutes.
 //	I9  Close returns when all goroutines of this package have ended.

@@ -3,12 +3,7 @@
 package mesh
 
 import (
-	"context"
-	"net"
-	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,14 +15,19 @@ import (
 // events of both go on. heal-s is from the end of the cut until every peer
 // knows all that was told until then, with the load still on; meet-s until all
 // connections stand again; p99-ms is the propagation within the halves
-// meanwhile. At the end all contexts and sums are equal, and samples match.
+// meanwhile. With the load ended as the cut ends heal-s is until all contexts
+// and sums are equal. In the end they are, and samples match.
 func BenchmarkHeal(b *testing.B) {
-	for b.Loop() {
-		heal(b, 8, 100_000, 10*time.Second)
+	for _, loaded := range []bool{true, false} {
+		b.Run(map[bool]string{true: "loaded", false: "at-rest"}[loaded], func(b *testing.B) {
+			for b.Loop() {
+				heal(b, 8, 100_000, 10*time.Second, loaded)
+			}
+		})
 	}
 }
 
-func heal(b *testing.B, peers, rate int, cut time.Duration) {
+func heal(b *testing.B, peers, rate int, cut time.Duration, loaded bool) {
 	const streams, blocks = 64, 16
 	c := newCable()
 	delays := make([][]float64, peers) // ms, while cut
@@ -56,6 +56,9 @@ func heal(b *testing.B, peers, rate int, cut time.Duration) {
 	time.Sleep(2 * time.Second)
 	c.cut()
 	time.Sleep(cut)
+	if !loaded {
+		f.end()
+	}
 	c.heal()
 	healed := time.Now()
 	want := nodes[0].index.All()
@@ -71,7 +74,7 @@ func heal(b *testing.B, peers, rate int, cut time.Duration) {
 		if met == 0 && linked(nodes) {
 			met = time.Since(healed)
 		}
-		if knowAll(nodes, want) {
+		if knowAll(nodes, want) && (loaded || same(nodes)) {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -79,7 +82,9 @@ func heal(b *testing.B, peers, rate int, cut time.Duration) {
 		}
 	}
 	took := time.Since(healed)
-	f.end()
+	if loaded {
+		f.end()
+	}
 	if met == 0 {
 		meet(b, nodes)
 		met = time.Since(healed)
@@ -124,151 +129,4 @@ func knowAll(nodes []*indexed, want map[crdt.StreamID]crdt.Digest) bool {
 		}
 	}
 	return true
-}
-
-// cable is a network of two sides that can be cut: what crosses is lost, and
-// sent again by TCP when its timer says so.
-type cable struct {
-	gap atomic.Pointer[gap] // nil: whole
-
-	mu    sync.Mutex
-	sides map[string]bool // by advertised address
-}
-
-// gap is one time of being cut.
-type gap struct {
-	from time.Time
-	to   time.Time     // set before over closes
-	over chan struct{} // closed when it is
-}
-
-func newCable() *cable { return &cable{sides: make(map[string]bool)} }
-
-func (c *cable) place(addr string, side bool) {
-	c.mu.Lock()
-	c.sides[addr] = side
-	c.mu.Unlock()
-}
-
-func (c *cable) crosses(addr string, from bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	side, known := c.sides[addr]
-	return known && side != from
-}
-
-func (c *cable) cut() { c.gap.Store(&gap{from: time.Now(), over: make(chan struct{})}) }
-
-func (c *cable) heal() {
-	g := c.gap.Swap(nil)
-	g.to = time.Now()
-	close(g.over)
-}
-
-// wire is the network as a peer on one side sees it.
-func (c *cable) wire(side bool) *wire {
-	return &wire{
-		drops: func(addr string) bool { return c.gap.Load() != nil && c.crosses(addr, side) },
-		dial: func(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error) {
-			// A SYN that is lost goes again after 1 s, 2 s, ...
-			began := time.Now()
-			for wait := time.Second; c.gap.Load() != nil && c.crosses(addr, side); wait *= 2 {
-				select {
-				case <-time.After(min(wait, timeout-time.Since(began))):
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-				if time.Since(began) >= timeout {
-					return nil, os.ErrDeadlineExceeded
-				}
-			}
-			d := net.Dialer{Timeout: timeout}
-			conn, err := d.DialContext(ctx, "tcp", addr)
-			if err != nil {
-				return nil, err
-			}
-			return &cutConn{Conn: conn, cable: c, addr: addr, side: side, closed: make(chan struct{})}, nil
-		},
-	}
-}
-
-// cutConn is the dialer's end of a connection that may cross.
-type cutConn struct {
-	net.Conn
-	cable  *cable
-	addr   string
-	side   bool
-	once   sync.Once
-	closed chan struct{}
-	write  atomic.Int64 // deadline, ns since 1970; 0 none
-}
-
-// hold waits while the cable is cut, and then for TCP to send again: a lost
-// segment goes again after 0.2 s, 0.6 s, 1.4 s, ...
-func (c *cutConn) hold(deadline int64) error {
-	g := c.cable.gap.Load()
-	if g == nil || !c.cable.crosses(c.addr, c.side) {
-		return nil
-	}
-	var late <-chan time.Time
-	if deadline != 0 {
-		late = time.After(time.Until(time.Unix(0, deadline)))
-	}
-	select {
-	case <-g.over:
-	case <-c.closed:
-		return net.ErrClosed
-	case <-late:
-		return os.ErrDeadlineExceeded
-	}
-	again := g.from
-	for wait := 200 * time.Millisecond; again.Before(g.to); wait *= 2 {
-		again = again.Add(wait)
-	}
-	select {
-	case <-time.After(time.Until(again)):
-		return nil
-	case <-c.closed:
-		return net.ErrClosed
-	}
-}
-
-func (c *cutConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		if held := c.hold(0); held != nil {
-			return 0, held
-		}
-	}
-	return n, err
-}
-
-func (c *cutConn) Write(p []byte) (int, error) {
-	if err := c.hold(c.write.Load()); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *cutConn) SetDeadline(t time.Time) error {
-	c.note(t)
-	return c.Conn.SetDeadline(t)
-}
-
-func (c *cutConn) SetWriteDeadline(t time.Time) error {
-	c.note(t)
-	return c.Conn.SetWriteDeadline(t)
-}
-
-func (c *cutConn) note(t time.Time) {
-	if t.IsZero() {
-		c.write.Store(0)
-	} else {
-		c.write.Store(t.UnixNano())
-	}
-}
-
-func (c *cutConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
 }

@@ -2,8 +2,8 @@ package mesh
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -132,20 +132,22 @@ func meet(b testing.TB, peers []*indexed) {
 // equal waits until all peers know the same, contexts and sums.
 func equal(b testing.TB, peers []*indexed) {
 	b.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		want, differs := peers[0].index.All(), ""
-		for _, p := range peers[1:] {
-			if got := p.index.All(); !reflect.DeepEqual(plainDigests(got), plainDigests(want)) {
-				differs = p.cfg.Name
-			}
-		}
-		switch {
-		case differs == "":
-			return
-		case time.Now().After(deadline):
-			b.Fatalf("%s differs from %s", differs, peers[0].cfg.Name)
+	for deadline := time.Now().Add(patience); !same(peers); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatal("contexts or sums differ")
 		}
 	}
+}
+
+// same reports whether all peers know the same.
+func same(peers []*indexed) bool {
+	want := plainDigests(peers[0].index.All())
+	for _, p := range peers[1:] {
+		if !maps.Equal(plainDigests(p.index.All()), want) {
+			return false
+		}
+	}
+	return true
 }
 
 // plainDigests leaves out what is no part of a context's identity.

@@ -175,6 +175,7 @@ func (m *Mesh) Start() error {
 	m.wg.Go(func() { m.members(events, s.ShutdownCh()) })
 	m.wg.Go(func() { m.tags(m.ctx) })
 	m.wg.Go(func() { m.seeds(m.ctx) })
+	m.wg.Go(func() { m.reunite(m.ctx) })
 	m.wg.Go(func() { m.keep(m.ctx) })
 	if m.ring == nil && !m.cfg.TLS.all() {
 		m.log.Warn("mesh is not encrypted: anyone who reaches the port is a peer", "addr", m.Addr())

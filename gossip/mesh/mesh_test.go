@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/serf/serf"
+
 	"github.com/banyan-llm/banyan/gossip"
 )
 
@@ -181,6 +183,43 @@ func TestHalvesThatForgotEachOtherMeet(t *testing.T) {
 	a := start(t, cfg)
 	b := start(t, config("b", addr))
 	whole(t, a, b, c, d)
+}
+
+// I7: the end of a partition is noticed without seeds and without membership's
+// own attempts.
+func TestAPartitionThatEndsIsNoticed(t *testing.T) {
+	t.Parallel()
+	c := newCable()
+	var nodes []*node
+	for i := range 4 {
+		cfg := config(string(rune('a' + i)))
+		cfg.wire = c.wire(i >= 2)
+		cfg.tune = func(s *serf.Config) {
+			quick(s)
+			s.ReconnectInterval, s.MemberlistConfig.GossipToTheDeadTime = 24*time.Hour, time.Millisecond
+		}
+		n := start(t, cfg)
+		c.place(n.Addr(), i >= 2)
+		if i > 0 {
+			if _, err := n.serf.Join([]string{nodes[0].Addr()}, true); err != nil { // no seeds, or they would be tried
+				t.Fatal(err)
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	whole(t, nodes...)
+	c.cut()
+	for _, x := range nodes[:2] {
+		for _, y := range nodes[2:] {
+			eventually(t, "the halves take each other for dead", func() bool { return x.stateOf(y) == Failed && y.stateOf(x) == Failed })
+		}
+	}
+	whole(t, nodes[:2]...)
+	whole(t, nodes[2:]...)
+	c.heal()
+	whole(t, nodes...)
+	nodes[0].dispatch(7)
+	nodes[3].knows(t, nodes[0], 7)
 }
 
 func TestCloseEndsWhatWaits(t *testing.T) {

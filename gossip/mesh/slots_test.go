@@ -24,9 +24,15 @@ type full struct {
 // startFull starts a peer whose slot ring holds ringBytes.
 func startFull(t testing.TB, ringBytes int, cfg Config) *full {
 	t.Helper()
+	return startLimited(t, ringBytes, gossip.Limits{}, cfg)
+}
+
+// startLimited is startFull with limits of the core.
+func startLimited(t testing.TB, ringBytes int, limits gossip.Limits, cfg Config) *full {
+	t.Helper()
 	f := &full{state: gossiptest.NewState(cfg.PeerID, gossiptest.StateConfig{RingBytes: ringBytes})}
 	core, err := gossip.New(gossip.Config{
-		Self: cfg.PeerID, Name: cfg.Name, Label: cfg.Label, State: f.state, Rand: rand.New(rand.NewPCG(3, 4)),
+		Self: cfg.PeerID, Name: cfg.Name, Label: cfg.Label, State: f.state, Rand: rand.New(rand.NewPCG(3, 4)), Limits: limits,
 	})
 	if err != nil {
 		t.Fatal(err)
