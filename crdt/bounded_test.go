@@ -142,6 +142,41 @@ func TestBoundedRing(t *testing.T) {
 	})
 }
 
+// TestRingKeepsTheNewestSlots follows two logs through a ring that is always
+// full: what is kept of each is the end of it, whole and unchanged.
+func TestRingKeepsTheNewestSlots(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ring := crdt.NewRing(rapid.IntRange(200, 8000).Draw(t, "budget"))
+		streams, lasts := make([]*crdt.Stream, 2), make([]uint64, 2)
+		for i := range streams {
+			streams[i] = crdt.NewStream(crdt.StreamConfig{ID: "r", Ring: ring, Open: func(uint64) crdt.Blocks { return &nullBlocks{} }})
+		}
+		body := func(i int, seq uint64) crdt.Slot {
+			var b crdt.Builder
+			b.Remove(crdt.Op{Main: true}, make([]uint64, 1+(seq+uint64(i))%5))
+			b.Remove(crdt.Op{Main: true}, []uint64{seq})
+			s, err := b.Slot(seq, int64(seq))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			i := rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "stream")
+			lasts[i]++
+			streams[i].Apply(&crdt.Delta{Epoch: 1, Anchor: 1, Slots: []crdt.Slot{body(i, lasts[i])}}, 0)
+			for j, s := range streams {
+				kept := s.Slots(1, []crdt.Span{{From: 1, To: lasts[j]}}, 1<<20)
+				for k := range kept {
+					if want := body(j, lasts[j]-uint64(len(kept)-1-k)); kept[k].Hash() != want.Hash() {
+						t.Fatalf("stream %d at %d keeps slot %d as %d of %d", j, lasts[j], kept[k].Seq, k, len(kept))
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestBoundedSlot holds the limits of a batch.
 func TestBoundedSlot(t *testing.T) {
 	var b crdt.Builder

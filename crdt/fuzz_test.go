@@ -40,20 +40,20 @@ func FuzzSlot(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := crdt.Slot{Seq: 1, Body: body}
-		first, ok := s.FirstHandle()
+		var first crdt.Op
+		ok := s.First(&first)
 		if s.Validate() != nil {
 			return
 		}
-		var handle uint64
 		any := false
 		_ = s.Ops(func(op *crdt.Op) bool {
-			if any = op.Handles.Len() > 0; any {
-				handle = op.Handles.At(0)
+			if any = op.Handles.Len() > 0; any && !reflect.DeepEqual(*op, first) {
+				t.Fatalf("first op %+v, want %+v", first, *op)
 			}
 			return false
 		})
-		if first != handle || ok != any {
-			t.Fatalf("first handle %x %v, want %x %v", first, ok, handle, any)
+		if ok != any {
+			t.Fatalf("first op %v, want %v", ok, any)
 		}
 		p := wide()
 		if out := p.Apply(&crdt.Delta{Epoch: 1, Anchor: 1, Slots: []crdt.Slot{s}}, 0); out.NewSlots != 1 {

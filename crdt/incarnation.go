@@ -25,6 +25,7 @@ type incarnation struct {
 	stale      bool // above changed below folded: rewind before anything else
 
 	recent    []Slot    // kept slots <= floor, ascending; owned by the Ring
+	kept      []Slot    // the whole array whose end recent is
 	place     ringPlace // of their last ref; the Ring's
 	lastClear uint64    // highest folded slot with a clear; 0 none
 	sums      sumRing

@@ -34,26 +34,12 @@ func (s *Slot) OpsInto(op *Op, fn func(*Op) bool) error {
 	return nil
 }
 
-// FirstHandle is the first handle of the slot's first op, of any bytes; ok is
-// false if there is none. It is a hint for whoever wants to look it up early.
-func (s *Slot) FirstHandle() (handle uint64, ok bool) {
-	if len(s.Body) < opHeaderBytes || OpKind(s.Body[0]) == OpClear {
-		return 0, false
-	}
-	at, flags := opHeaderBytes, s.Body[1]
-	if flags&flagSpace != 0 {
-		at += 8
-	}
-	if flags&flagGroup != 0 {
-		at += 4
-	}
-	if OpKind(s.Body[0]) == OpStore {
-		at += 8
-	}
-	if len(s.Body) < at+8 {
-		return 0, false
-	}
-	return binary.LittleEndian.Uint64(s.Body[at:]), true
+// First decodes the slot's first op, of any bytes; ok is false if there is
+// none, or none with handles. It is a hint for whoever wants to look up early
+// what the fold will need.
+func (s *Slot) First(op *Op) (ok bool) {
+	_, err := op.parse(s.Body)
+	return err == nil && op.Handles.Len() > 0
 }
 
 // Validate reports whether the slot may be folded: its number fits a Meta and

@@ -54,6 +54,9 @@ func (r *Ring) Bytes() int { return r.bytes }
 // keep adds a slot at the end of x's part. Invariant I6: the bytes kept never
 // exceed the budget once keep returns.
 func (r *Ring) keep(x *incarnation, s Slot) {
+	if len(x.recent) == cap(x.recent) {
+		x.makeRoom()
+	}
 	x.recent = append(x.recent, s)
 	r.note(x, s.Seq, slotCost(&s))
 	r.bytes += slotCost(&s)
@@ -63,6 +66,22 @@ func (r *Ring) keep(x *incarnation, s Slot) {
 	if r.head > len(r.queue)/2 || len(r.queue) > max(r.tidyAt, 1024) {
 		r.tidy()
 	}
+}
+
+// makeRoom makes room for another kept slot: in the array that there is if a
+// third of it is forgotten, so that a stream that goes on allocates nothing.
+func (x *incarnation) makeRoom() {
+	n := len(x.recent)
+	forgotten := len(x.kept) - n
+	if forgotten < max(n/2, 1) {
+		kept := make([]Slot, max(16, n+n/2+1))
+		copy(kept, x.recent)
+		x.kept, x.recent = kept, kept[:n]
+		return
+	}
+	copy(x.kept, x.recent)
+	clear(x.kept[max(n, forgotten):]) // what is before it is clear
+	x.recent = x.kept[:n]
 }
 
 // note queues a slot, in the incarnation's last ref if that is fresh and small.
@@ -108,7 +127,7 @@ func (r *Ring) forget(x *incarnation, n int) {
 func (r *Ring) release(x *incarnation) []Slot {
 	slots := append([]Slot(nil), x.recent...)
 	r.forget(x, len(x.recent))
-	x.recent, x.place = nil, ringPlace{}
+	x.recent, x.kept, x.place = nil, nil, ringPlace{}
 	return slots
 }
 

@@ -14,11 +14,8 @@ func (t *Tree) Store(h Holder, parent Key, perPage int, keys []Key, handles []ui
 	if perPage < 1 || perPage > MaxPerPage || len(keys) != perPage*len(handles) {
 		panic("invariant: a run has 1 to 16 keys per handle")
 	}
-	if len(handles) > 0 {
-		hs.byHandle.prefetch(t.hash(handles[0])) // all miss together
-		t.keys.prefetch(t.hash(uint64(keys[0])))
-	}
 	prev := t.parent(parent)
+	t.ahead(hs, prev, keys, handles)
 	for pages := pieceBlocks / perPage; len(handles) > 0; {
 		pages = min(pages, len(handles))
 		t.place(prev, parent, keys[:pages*perPage])
@@ -28,6 +25,23 @@ func (t *Tree) Store(h Holder, parent Key, perPage int, keys []Key, handles []ui
 	}
 	t.ends[parent%endsLen] = runEnd{parent, prev}
 	t.finish()
+}
+
+// ahead begins to load what the first blocks of a run will need of the tables
+// of handles and keys, so that all of it misses together. Keys that continue a
+// known line are not looked up.
+func (t *Tree) ahead(hs *holder, prev uint32, keys []Key, handles []uint64) {
+	if len(handles) == 1 && keys[0] == t.awaited {
+		return // its caller did
+	}
+	for _, handle := range handles[:min(batch, len(handles))] {
+		hs.byHandle.prefetch(t.hash(handle))
+	}
+	if len(keys) > 0 && t.follow(prev, keys[0]) == 0 {
+		for _, k := range keys[:min(batch, len(keys))] {
+			t.keys.prefetch(t.hash(uint64(k)))
+		}
+	}
 }
 
 const endsLen = 1024

@@ -42,6 +42,7 @@ type Tree struct {
 	covers     map[uint64]cover // holder<<32|loc
 	retired    []retired        // from reclaimed on
 	reclaimed  int
+	awaited    Key // what PrefetchKey was told last
 
 	// Scratch of one writing call.
 	pending pending
@@ -122,6 +123,13 @@ func (t *Tree) Get(h Holder, handle uint64) (Fact, bool) {
 // first: worth a cache miss to a caller with other things to do before. O(1).
 func (t *Tree) Prefetch(h Holder, handle uint64) {
 	t.holder(h).byHandle.prefetch(t.hash(handle))
+}
+
+// PrefetchKey begins to load what a Store of a run that begins with k will look
+// at besides; it follows a Prefetch of the run's first handle. O(1).
+func (t *Tree) PrefetchKey(k Key) {
+	t.keys.prefetch(t.hash(uint64(k)))
+	t.awaited = k
 }
 
 func (t *Tree) holder(h Holder) *holder {

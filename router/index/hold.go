@@ -2,6 +2,7 @@ package index
 
 import (
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
 )
 
 // How much is done while mu is held (I6), under 1 ms.
@@ -156,9 +157,21 @@ const prefetchSlots = 32
 // the misses of slots of one block lie beside each other and beside the
 // stream's own work.
 func (x *Index) prefetch(b *blocks, slots []crdt.Slot) {
+	op := &b.op
 	for i := range slots[:min(len(slots), prefetchSlots)] {
-		if h, ok := slots[i].FirstHandle(); ok {
-			x.tree.Prefetch(b.holder, h)
+		if !slots[i].First(op) {
+			continue
+		}
+		x.tree.Prefetch(b.holder, op.Handles.At(0))
+		if op.Hashes.Len() == 0 {
+			continue
+		}
+		parent := radix.Key(op.Root)
+		if end := b.end(op.Parent); op.HasParent && end.handle == op.Parent {
+			parent = end.key
+		}
+		if parent != 0 {
+			x.tree.PrefetchKey(x.hasher.Chain(parent, radix.TokenHash(op.Hashes.At(0))))
 		}
 	}
 }
