@@ -75,7 +75,7 @@ func (x *exchange) relay(t *try) (cut bool) {
 	s := x.newSink(t)
 	s.begin()
 	idle := time.AfterFunc(x.limits.Idle, func() { t.cancel(errIdle) })
-	defer idle.Stop()
+	idle.Stop() // it runs only while the replica is waited for, not the client
 	data, err := t.first, t.firstErr
 	for {
 		if len(data) > 0 {
@@ -91,6 +91,7 @@ func (x *exchange) relay(t *try) (cut bool) {
 		idle.Reset(x.limits.Idle)
 		var n int
 		n, err = t.res.Body.Read(t.buffer[:])
+		idle.Stop()
 		data = t.buffer[:n]
 	}
 	s.end(err == io.EOF)

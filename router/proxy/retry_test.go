@@ -391,6 +391,35 @@ func TestI4SlowClientHoldsBackTheReplica(t *testing.T) {
 	}
 }
 
+// TestAClientsPauseIsNotTheReplicas: while the client does not read, the
+// answer stands still, and that is no fault of the replica.
+func TestAClientsPauseIsNotTheReplicas(t *testing.T) {
+	t.Parallel()
+	const events = 400
+	event := "data: " + strings.Repeat("x", 64<<10) + "\n\n"
+	g := newRig(t, func(c *Config) { c.Limits.Idle = patience }, func(w http.ResponseWriter, r *http.Request) {
+		readAll(r)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range events {
+			if _, err := io.WriteString(w, event); err != nil {
+				return
+			}
+		}
+	})
+	res, err := http.Post(g.front.URL+"/v1/chat/completions", "application/json", strings.NewReader(usageChat))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	time.Sleep(patience + patience/2) // the client's pause is the test
+	if n, err := io.Copy(io.Discard, res.Body); err != nil || n < events*int64(len(event)) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if r := g.last(); r.Cause != CauseNone || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestI6BodiesTogetherAreBounded(t *testing.T) {
 	reached, leave := make(chan struct{}, 1), make(chan struct{})
 	g := newRig(t, func(c *Config) { c.Limits.BodiesBytes = 100 << 10 }, func(w http.ResponseWriter, r *http.Request) {
