@@ -55,6 +55,23 @@ func TestTurnsStayWithTheirHolderWithinAFewSteps(t *testing.T) {
 	}
 }
 
+// A copy takes pages: where they are scarce a prompt stays where it is.
+func TestScarceCachesKeepPromptsTogether(t *testing.T) {
+	cands := idle(2)
+	cands[0].GPU, cands[0].Waiting, cands[0].Prefill, cands[0].FirstToken = 7000, 6, 0.5, 1_000_000
+	req := &Request{Tokens: 7200}
+	p := mustNew(t, "ttft", nil)
+	for _, c := range []struct {
+		use  float64
+		want int
+	}{{-1, 1}, {0.3, 1}, {0.9, 0}, {1, 0}} {
+		cands[0].KVUse, cands[1].KVUse = c.use, c.use
+		if d := decide(t, p, req, quiet(1), cands); d.Pos != c.want {
+			t.Errorf("caches %.0f %% in use: replica %d, want %d", 100*c.use, d.Pos, c.want)
+		}
+	}
+}
+
 func TestSpreadRentsUntilItPaysToBuy(t *testing.T) {
 	// Replica 0 holds the prompt and has 20 streams, 1 is empty: staying costs
 	// 10 steps less the slack of 3, 0.112 s, going 0.37 s once.

@@ -72,12 +72,13 @@ type StickyConfig struct {
 
 // TTFTConfig is ttft. Setting a weight to 0 (progress_floor to 1, young_cap
 // to 1) removes that term. pour_weight, young_cap and the guard only matter
-// where several peers decide on delayed views. Three correct the predicted
+// where several peers decide on delayed views. Four correct the predicted
 // time rather than being part of it: holder_steps at 3 keeps .99 of a conversation's turns
 // on one replica instead of .91; spread at .1 gives few hot prefixes to the
 // whole fleet (TTFT 42 ms for 51, end to end a third less); stale_stay at 1.2
 // keeps agents near session hashing's TTFT when views are 10 s old (49 ms for
-// 57, hashing 48).
+// 57, hashing 48); room_weight at 1 keeps prompts together where a copy would
+// fill the last of the caches (llm-d's B2B ladder 90 ms for 1.4 s).
 type TTFTConfig struct {
 	ProgressFloor float64 `yaml:"progress_floor" doc:"least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress"`
 	StreamWeight  float64 `yaml:"stream_weight" doc:"idle decode steps a decoding stream counts as"`
@@ -93,6 +94,7 @@ type TTFTConfig struct {
 	StaleStay     float64 `yaml:"stale_stay" doc:"then, how many times the least score the first rendezvous replica may have and still be taken; 1 or less: no more than that"`
 	HolderSteps   float64 `yaml:"holder_steps" doc:"idle decode steps by which the replica that holds most of the prompt may score worse and still be taken"`
 	Spread        float64 `yaml:"spread" doc:"how eagerly a prompt is computed anew on a replica with far fewer streams: odds, times what that would have saved over what it costs; 0 never"`
+	RoomWeight    float64 `yaml:"room_weight" doc:"weight of a scarce KV cache: own prefill counts (use-1/2)/(1-use) times more beyond half in use, up to 4 times; 0 not at all"`
 	SessionSlack  float64 `yaml:"session_slack" doc:"seconds a session's own replica may score worse and still be taken; 0 no session affinity"`
 }
 
@@ -108,7 +110,7 @@ func DefaultConfig() Config {
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
 			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.9, GuardDepth: 0.5, GuardBand: 0.05,
-			StaleMs: 3000, StaleStay: 1.2, HolderSteps: 3, Spread: 0.1,
+			StaleMs: 3000, StaleStay: 1.2, HolderSteps: 3, Spread: 0.1, RoomWeight: 1,
 		},
 		Disagg: defaultDisagg(),
 	}
@@ -173,6 +175,7 @@ func (c *Config) Validate() error {
 	atLeast("ttft.stale_stay", t.StaleStay, 0)
 	atLeast("ttft.holder_steps", t.HolderSteps, 0)
 	atLeast("ttft.spread", t.Spread, 0)
+	atLeast("ttft.room_weight", t.RoomWeight, 0)
 	atLeast("ttft.session_slack", t.SessionSlack, 0)
 	return errors.Join(append(errs, c.Disagg.validate())...)
 }

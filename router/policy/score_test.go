@@ -45,7 +45,9 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 	t := twin{winners: map[int]bool{}}
 	best := math.Inf(1)
 	for k, c := range cands {
-		t.scores = append(t.scores, B[k]+s[k]+(N[k]+nmin)*s[k]/c.Rates.Speed)
+		use := math.Min(c.KVUse, 0.9)
+		room := math.Max(use-0.5, 0) / (1 - use)
+		t.scores = append(t.scores, B[k]+s[k]*(1+room)+(N[k]+nmin)*s[k]/c.Rates.Speed)
 		best = math.Min(best, t.scores[k])
 	}
 	winner := -1
@@ -108,6 +110,7 @@ func drawFleet(t *rapid.T, tokens int) []Candidate {
 			c.YoungPrefill = float64(c.YoungCount) * c.Prefill / float64(c.Waiting)
 		}
 		c.Streams = rapid.IntRange(0, 40).Draw(t, "streams")
+		c.KVUse = rapid.SampledFrom([]float64{-1, 0, .3, .6, .8, .95, 1}).Draw(t, "KV use")
 		c.FirstToken = 1_000_000 - rapid.Int64Range(0, 3000).Draw(t, "since")
 		if !equal {
 			c.Rates.B *= rapid.Float64Range(0.5, 2).Draw(t, "speed")

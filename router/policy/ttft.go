@@ -11,7 +11,8 @@ import "math"
 //	       own dispatches younger than d count min(peers, 16) times
 //	W = max(S - time since the last first token there, 0.1*S)
 //	B = W + 0.5*t0*streams, raised where unseen requests are expected (pour)
-//	score = B + s + (n + n_min)*s/f, over the operator's weight
+//	score = B + s*(1 + room) + (n + n_min)*s/f, over the operator's weight
+//	room = how scarce its cache is: 0 up to half in use, 4 from nine tenths on
 func pickTTFT(q *query) (int, Reason) {
 	if q.stale() {
 		return q.fallback(), ReasonStale
@@ -56,7 +57,8 @@ func (q *query) spread(winner int) (int, bool) {
 	t0 := q.cands[winner].Rates.usable().T0
 	gain := t0 * (cfg.StreamWeight*float64(q.cands[winner].Streams-q.cands[b.pos].Streams) - cfg.HolderSteps)
 	gain = min(gain, q.scoreAs(winner, own)-b.score)
-	if !(gain > 0) || q.view.Rand.Float64()*(q.prefill[b.pos]-own) >= cfg.Spread*gain {
+	price := (q.prefill[b.pos] - own) * (1 + q.room(b.pos))
+	if !(gain > 0) || q.view.Rand.Float64()*price >= cfg.Spread*gain {
 		return 0, false
 	}
 	return b.pos, true
@@ -154,7 +156,16 @@ func (q *query) score(b *best) {
 func (q *query) total(i int) float64 {
 	cfg := &q.cfg.TTFT
 	crowd := (cfg.WaitWeight*q.waiting[i] + cfg.MinWaitWeight*q.fewest) * q.share[i]
-	return (q.base[i] + q.prefill[i] + crowd) / q.weight(i)
+	return (q.base[i] + q.prefill[i]*(1+q.room(i)) + crowd) / q.weight(i)
+}
+
+// room is by how many times computing anew costs more where cache is scarce:
+// the pages it takes are then missed by those who come after, who wait for
+// streams to end. 0 where use is unknown. Engines that count idle pages as used
+// are always scarce; so it ends at nine tenths.
+func (q *query) room(i int) float64 {
+	use := min(kvUse(&q.cands[i]), 0.9)
+	return q.cfg.TTFT.RoomWeight * max(use-0.5, 0) / (1 - use)
 }
 
 // guard notices that the load view is older than the gap between decisions
