@@ -77,6 +77,19 @@ func TestReplicasThatFail(t *testing.T) {
 			readAll(r)
 			writeChunks(w, oneEvent, "data: "+strings.Replace(lying, "[]", `[{"index":0}]`, 1)+"\n\n", "data: [DONE]\n\n")
 		}, "r0", 200, false, "[DONE]", CauseNone},
+		{"a page with 200", status(200, "text/html", "<html>busy"), "r0", 200, false, "<html>busy", CauseNone},
+		{"two answers at once", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"), "r0", 200, false, "{}", CauseNone},
+		{"word of an answer, then none", raw("HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n"), "r1", 200, false, "ok", CauseReset},
+		{"word of answers without end", raw(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n", 10_000)), "r1", 200, false, "ok", CauseReset},
+		{"another protocol", raw("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\nevil"), "r1", 200, false, "ok", CauseReset},
+		{"chunks that lie", raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nevil"), "r1", 200, false, "ok", CauseReset},
+		{"chunks that lie later", raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n-1\r\n"), "r0", 200, true, "data:", CauseReset},
+		{"trailers", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: X-Banyan-Peer\r\n\r\n2\r\n{}\r\n0\r\nX-Banyan-Peer: evil\r\n\r\n"), "r0", 200, false, "{}", CauseNone},
+		{"nothing, in chunks", raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "r0", 200, false, "", CauseNone},
+		{"an end that is no event", func(w http.ResponseWriter, r *http.Request) {
+			readAll(r)
+			writeChunks(w, oneEvent, "data: [DONE]")
+		}, "r0", 200, false, "[DONE]", CauseNone},
 		{"an empty answer", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, "r0", 200, false, "", CauseNone},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -165,6 +178,30 @@ func TestClientsThatMisbehave(t *testing.T) {
 					return
 				}
 				_, _ = io.Copy(io.Discard, res.Body)
+			}
+		}},
+		{"sends chunks slowly", ok, func(t *testing.T, conn net.Conn) {
+			_, _ = io.WriteString(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"+chunked+"\r\n\r\n5\r\n{\"mod\r\n")
+			expect(t, conn, 400)
+		}},
+		{"pipelines and leaves", endless, func(_ *testing.T, conn net.Conn) {
+			one := head(len(streamedChat)) + streamedChat
+			_, _ = io.WriteString(conn, one+one+one)
+			_, _ = io.ReadFull(conn, make([]byte, 4000))
+			_ = conn.Close()
+		}},
+		{"closes its half", ok, func(t *testing.T, conn net.Conn) {
+			_, _ = io.WriteString(conn, head(len(plainChat))+plainChat)
+			_ = conn.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, conn) // an answer or none: net/http takes it for leaving
+		}},
+		{"asks to go on and does not", ok, func(t *testing.T, conn net.Conn) {
+			_, _ = io.WriteString(conn, strings.Replace(head(1000), "\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n", 1))
+			in := bufio.NewReader(conn)
+			for _, want := range []int{100, 400} { // after Limits.BodyTimeout
+				if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != want {
+					t.Errorf("%v %v, want %d", res, err, want)
+				}
 			}
 		}},
 		{"sends more than it said", ok, func(t *testing.T, conn net.Conn) {

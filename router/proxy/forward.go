@@ -22,6 +22,9 @@ const bufferBytes = 32 << 10
 // errFirstByte ends a try that waited too long.
 var errFirstByte = errors.New("no first byte in time")
 
+// errProtocol ends a try whose replica speaks something else from here on.
+var errProtocol = errors.New("the replica switched protocols")
+
 // try is one dispatch of a call to one target.
 type try struct {
 	target *Target
@@ -203,6 +206,9 @@ func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 // await reads the first bytes of the answer's body, or all of a body that is
 // worth another try.
 func (x *exchange) await(t *try) error {
+	if t.res.StatusCode < http.StatusOK { // 101: nobody asked for it, and it is no answer
+		return errProtocol
+	}
 	t.result.Status = t.res.StatusCode
 	if slices.Contains(x.cfg.RetryStatus, t.res.StatusCode) {
 		t.held, t.firstErr = io.ReadAll(io.LimitReader(t.res.Body, maxHeldBytes))

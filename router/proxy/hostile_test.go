@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,17 @@ const chatPost = "POST /v1/chat/completions HTTP/1.1"
 
 // field is a chat body with one more field.
 func field(more string) string { return `{"model":"m","messages":[],` + more + `}` }
+
+const chunked = "Transfer-Encoding: chunked"
+
+// inChunks is a body in chunks of up to 7 kB with trailer lines behind it.
+func inChunks(body, trailers string) string {
+	var out strings.Builder
+	for part := range slices.Chunk([]byte(body), 7000) {
+		fmt.Fprintf(&out, "%x\r\n%s\r\n", len(part), part)
+	}
+	return out.String() + "0\r\n" + trailers + "\r\n"
+}
 
 var hostiles = []hostile{
 	{name: "plain", body: plainChat, status: 200, kept: []string{plainChat}},
@@ -65,6 +77,22 @@ var hostiles = []hostile{
 	{name: "a NUL in a value", head: []string{"X-A: a\x00b"}, body: plainChat, status: 400},
 	{name: "huge headers", head: []string{"X-A: " + strings.Repeat("a", 200<<10)}, body: plainChat, status: 431},
 	{name: "an endless Expect", head: []string{"Expect: evil"}, body: plainChat, status: 417},
+
+	{name: "Expect as meant", head: []string{"Expect: 100-continue"}, body: plainChat, status: 200, gone: []string{"expect", "continue"}, kept: []string{plainChat}},
+	{name: "HTTP/1.0", line: "POST /v1/chat/completions HTTP/1.0", body: plainChat, status: 200, kept: []string{plainChat}},
+	{name: "HTTP/1.0 in chunks", line: "POST /v1/chat/completions HTTP/1.0", length: chunked, body: inChunks(plainChat, ""), status: 400},
+	{name: "a version that is none", line: "POST /v1/chat/completions HTTP/9.9", body: plainChat, status: 505},
+	{name: "two hosts", head: []string{"Host: evil"}, body: plainChat, status: 400},
+	{name: "an upgrade", head: []string{"Connection: Upgrade", "Upgrade: evil", "Sec-WebSocket-Key: x"}, body: plainChat, status: 200, gone: []string{"evil", "upgrade"}},
+	{name: "HEAD of a chat", line: "HEAD /v1/chat/completions HTTP/1.1", status: 405},
+	{name: "HEAD of what passes", line: "HEAD /v1/files HTTP/1.1", status: 200, kept: []string{"/v1/files"}},
+
+	{name: "chunks", length: chunked, body: inChunks(plainChat, ""), status: 200, kept: []string{plainChat}, gone: []string{"chunked"}},
+	{name: "chunks with trailers", length: chunked, head: []string{"Trailer: X-Prefiller-Url"}, body: inChunks(plainChat, "X-Prefiller-Url: evil\r\nX-A: evil\r\n"), status: 200, kept: []string{plainChat}, gone: []string{"evil", "trailer"}},
+	{name: "chunks with extensions", length: chunked, body: strings.Replace(inChunks(plainChat, ""), "\r\n", ";evil=evil\r\n", 1), status: 200, kept: []string{plainChat}, gone: []string{"evil"}},
+	{name: "a chunk longer than numbers go", length: chunked, body: "fffffffffffffffff\r\nevil", status: 400},
+	{name: "a chunk without its size", length: chunked, body: "evil\r\n\r\n", status: 400},
+	{name: "an oversize in chunks", length: chunked, body: inChunks(field(`"a":"`+strings.Repeat("a", 1<<20)+`"`), ""), status: 413},
 
 	{name: "deep JSON", body: field(`"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)), status: 400},
 	{name: "deep JSON, unclosed", body: strings.Repeat(`{"a":`, 100_000), status: 400},
@@ -151,7 +179,13 @@ func onWire(t *testing.T, address string, c *hostile) (int, http.Header) {
 		_, _ = io.WriteString(conn, line+"\r\nHost: somewhere\r\nContent-Type: application/json\r\n"+length+"\r\n"+
 			strings.Join(append(c.head, ""), "\r\n")+"\r\n"+c.body)
 	}()
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	in := bufio.NewReader(conn)
+	method, _, _ := strings.Cut(line, " ")
+	asked := &http.Request{Method: method} // what follows HEAD has no body
+	res, err := http.ReadResponse(in, asked)
+	for err == nil && res.StatusCode == http.StatusContinue { // "go on", before the answer
+		res, err = http.ReadResponse(in, asked)
+	}
 	if err != nil {
 		t.Errorf("%s: %v", c.name, err)
 		return 0, nil
