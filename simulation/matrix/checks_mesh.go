@@ -72,11 +72,14 @@ func (b *Book) herd() Check {
 		}
 		x := r.Report.TTFT.Mean / random.TTFT.Mean
 		c.Ran, c.Holds = true, c.Holds && r.Report.MaxOverMean <= 1.3 && x <= 1.05
-		got = append(got, fmt.Sprintf("%.2f; %.2f×", r.Report.MaxOverMean, x))
+		got = append(got, fmt.Sprintf("load %.1f at %.0f ms %.2f; %.2f×", hotLoad(r.X), math.Floor(r.X/10)*10, r.Report.MaxOverMean, x))
 	}
 	c.Got = strings.Join(got, ", ")
 	return c
 }
+
+// hotLoad is about the share of the fleet that the hot prefix takes.
+func hotLoad(x float64) float64 { return (x - math.Floor(x/10)*10) / 2 }
 
 // stale is a partition of ten seconds.
 func (b *Book) stale() Check {
