@@ -20,6 +20,7 @@ type libEngine struct {
 	t   testing.TB
 	cmd *exec.Cmd
 	in  io.WriteCloser
+	out *bufio.Reader
 
 	Events, Replay string
 }
@@ -45,7 +46,8 @@ func startLibEngine(t testing.TB, how, events, replay, layout string, ts int) *l
 	t.Cleanup(e.kill)
 	stuck := time.AfterFunc(3*testTimeout, func() { _ = e.cmd.Process.Kill() })
 	t.Cleanup(func() { stuck.Stop() })
-	line, err := bufio.NewReader(out).ReadBytes('\n')
+	e.out = bufio.NewReader(out)
+	line, err := e.out.ReadBytes('\n')
 	if err != nil {
 		t.Fatalf("engine.py: %v", err)
 	}
@@ -61,9 +63,14 @@ func (e *libEngine) kill() {
 	_ = e.cmd.Wait()
 }
 
-// do sends a command.
+// do sends a command and waits until it is done: a replay asked for before
+// would be answered without it.
 func (e *libEngine) do(word string, n int) {
+	e.t.Helper()
 	if _, err := fmt.Fprintf(e.in, "%s %d\n", word, n); err != nil {
+		e.t.Fatal(err)
+	}
+	if _, err := e.out.ReadBytes('\n'); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -136,12 +143,13 @@ func TestInteropLossyReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	runUntilEnd(t, s.Run)
-	emitUntilSeen(t, e, sink, 1_000_000, batches+1)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("status %+v", s.Status())
 		}
 	})
+	waitFor(t, func() string { return fmt.Sprint(sink.have(1_000_000) != "") }, "true") // else a live batch might name the incarnation
+	emitUntilSeen(t, e, sink, 1_000_000, batches+1)
 	waitFor(t, func() string {
 		var left spans
 		sink.mu.Lock()

@@ -6,7 +6,8 @@ usage: engine.py bind|connect EVENTS REPLAY LAYOUT TS
 
 LAYOUT is the replay's: 4 (no topic) or 5. TS is the time (s) of batch 0; every
 batch is 1 ms later. stdin: "emit N" publishes N batches, "lose N" only keeps
-them for the replay. stdout: one line of JSON with the bound endpoints.
+them for the replay. stdout: one line of JSON with the bound endpoints, then one
+line for each command done, with the number of batches so far.
 """
 import collections
 import json
@@ -76,3 +77,4 @@ while True:
                 if word == b"emit":
                     pub.send_multipart((topic, struct.pack(">Q", seq), payload))
                 seq += 1
+            print(seq, flush=True)
