@@ -48,14 +48,34 @@ type parts struct {
 // changes with it.
 type Total struct {
 	parts
-	of   int  // registers
-	held bool // somebody reads it: it stays when no register is left
+	seconds float64 // prefill
+	of      int     // registers
+	held    bool    // somebody reads it: it stays when no register is left
 }
 
-// Load is the sum; its Version means nothing. O(1), no look-up.
+// Waiting is how many requests have no first token.
+func (s *Total) Waiting() int32 { return int32(s.waiting) }
+
+// Prefill is the seconds of prefill that the requests without a first token
+// hold.
+func (s *Total) Prefill() float64 { return s.seconds }
+
+// Tokens are the uncached tokens of the requests without a first token.
+func (s *Total) Tokens() int64 { return s.tokens }
+
+// Streams is how many requests decode.
+func (s *Total) Streams() int32 { return int32(s.streams) }
+
+// Blocks are the grid blocks that the decoding requests hold.
+func (s *Total) Blocks() int64 { return s.blocks }
+
+// FirstToken is the time of the last first token seen, ms; 0 none.
+func (s *Total) FirstToken() int64 { return s.first }
+
+// Load is the whole sum; its Version means nothing. O(1), no look-up.
 func (s *Total) Load() Load {
 	return Load{
-		Waiting: int32(s.waiting), Prefill: float64(s.prefill) / 1e9, Tokens: s.tokens,
+		Waiting: int32(s.waiting), Prefill: s.seconds, Tokens: s.tokens,
 		Streams: int32(s.streams), Blocks: s.blocks, FirstToken: s.first,
 	}
 }
@@ -138,6 +158,7 @@ func (l *Loads) adjust(id StreamID, r *register, share float64) {
 	now := r.load.parts(share)
 	s.add(&r.part, -1)
 	s.add(&now, 1)
+	s.seconds = float64(s.prefill) / 1e9
 	was := r.part.first
 	r.part = now
 	switch {

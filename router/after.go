@@ -19,6 +19,7 @@ const maxNotices = 1024
 type notice struct {
 	id   crdt.StreamID
 	keys *token.Keys
+	hit  int // blocks believed cached where the prompt is computed
 	atMs int64
 }
 
@@ -131,10 +132,15 @@ func (a *aftermath) follow(running bool) {
 func (p *Peer) announced(n *notice) {
 	p.index.Predict(n.id, &index.Chain{Root: n.keys.Root, Keys: n.keys.Keys, Exact: n.keys.Scheme.Exact()}, n.atMs)
 	p.mesh.predicted()
+	if n.hit >= 0 {
+		p.hits.add(n.keys.Keys, n.hit)
+	}
 }
 
 // announce tells the mesh of a dispatch, and soon of the blocks it will leave.
-func (p *Peer) announce(t *ticket, now time.Time) {
+// hit is how many of them are believed cached there; -1 if the prompt is
+// computed elsewhere.
+func (p *Peer) announce(t *ticket, hit int, now time.Time) {
 	p.mesh.loadChanged(true)
-	p.after.add(notice{id: t.share.id, keys: t.keys, atMs: now.UnixMilli()})
+	p.after.add(notice{id: t.share.id, keys: t.keys, hit: hit, atMs: now.UnixMilli()})
 }

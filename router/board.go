@@ -107,7 +107,7 @@ func (b *board) join(s *share, nowMs int64) {
 
 func (b *board) joinLocked(s *share, nowMs int64) {
 	pl := b.placeLocked(s.id)
-	if sum := pl.total.Load(); sum.Waiting == 0 && sum.Streams == 0 {
+	if pl.total.Waiting() == 0 && pl.total.Streams() == 0 {
 		pl.reg.FirstToken = nowMs
 	}
 	pl.reg.Waiting++

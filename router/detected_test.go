@@ -34,7 +34,8 @@ func quietPeer(t *testing.T, change func(*Config)) *Peer {
 
 // toldOf is what a policy is told of a replica.
 func toldOf(p *Peer, r *fleet.Replica, now time.Time) policy.Candidate {
-	s := &scratch{seats: []*seat{p.seatOf(r)}, view: policy.View{NowMs: now.UnixMilli()}}
+	s := &scratch{view: policy.View{NowMs: now.UnixMilli()}}
+	s.add(r, p.markOf(r))
 	p.index.Match(nil, &s.found)
 	p.gather(s, &prompt{}, now)
 	return s.cands[0]

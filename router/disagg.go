@@ -97,7 +97,7 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 	booked.Prefill, booked.Matched = 0, pr.keys.Tokens
 	t := p.ticket(s.replicas[to.Index], to, pr, booked, now)
 	p.board.join(&t.share, now.UnixMilli())
-	p.announce(t, now)
+	p.announce(t, -1, now)
 	t.predicted, t.alone, t.prompt = split.Decode.Predicted, split.Decode, pr
 	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
 	t.lead = &lead{ticket: first, engine: first.replica.Engine()}

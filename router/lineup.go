@@ -11,12 +11,22 @@ import (
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
-// seat is a replica with its places in the index and on the board, found once.
-type seat struct {
-	replica *fleet.Replica
-	id      uint64 // hash of the name
-	ref     *index.Ref
-	place   *place
+// mark is what never changes of a replica, worked out once.
+type mark struct {
+	id    uint64 // hash of the name
+	ref   *index.Ref
+	place *place
+}
+
+// seats are replicas with what was worked out of them, in one order.
+type seats struct {
+	replicas []*fleet.Replica
+	marks    []*mark
+	places   []*place // of the marks
+}
+
+func (s *seats) add(r *fleet.Replica, m *mark) {
+	s.replicas, s.marks, s.places = append(s.replicas, r), append(s.marks, m), append(s.places, m.place)
 }
 
 // lineup is who serves one model. Immutable.
@@ -24,7 +34,7 @@ type lineup struct {
 	known bool   // somebody serves it
 	told  bool   // somebody has told what it serves
 	lora  string // the adapter, if the model is one
-	seats []*seat
+	seats
 }
 
 // lineups are those of one state of the fleet and of the configuration.
@@ -81,32 +91,37 @@ func (p *Peer) newLineup(model string, split bool) *lineup {
 			continue
 		}
 		l.known, l.lora = true, name
-		l.seats = append(l.seats, p.seatOf(r))
+		l.add(r, p.markOf(r))
 	}
 	return l
 }
 
-func (p *Peer) seatOf(r *fleet.Replica) *seat {
-	if s, ok := r.Mark.Load().(*seat); ok {
-		return s
+func (p *Peer) markOf(r *fleet.Replica) *mark {
+	if m, ok := r.Mark.Load().(*mark); ok {
+		return m
 	}
-	s := &seat{replica: r, id: p.hash(r.Name()), ref: p.index.Ref(r.Stream), place: p.board.place(r.Stream)}
-	r.Mark.Store(s)
-	return s
+	m := &mark{id: p.hash(r.Name()), ref: p.index.Ref(r.Stream), place: p.board.place(r.Stream)}
+	r.Mark.Store(m)
+	return m
 }
 
-// candidates lists the replicas that serve the call's model and may be tried.
+// candidates lists the replicas that serve the call's model and may be tried:
+// mostly the whole line-up, which is then not copied.
 func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
-	s.replicas, s.seats = s.replicas[:0], s.seats[:0]
 	l := p.lineup(call.Body.Model)
-	for _, at := range l.seats {
-		r := at.replica
-		if r.Up() && (len(call.Tried) == 0 || !slices.Contains(call.Tried, r.Name())) {
-			s.replicas, s.seats = append(s.replicas, r), append(s.seats, at)
+	s.seats = l.seats
+	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
+		left := &s.left
+		left.replicas, left.marks, left.places = left.replicas[:0], left.marks[:0], left.places[:0]
+		for i, r := range l.replicas {
+			if r.Up() && !slices.Contains(call.Tried, r.Name()) {
+				left.add(r, l.marks[i])
+			}
 		}
+		s.seats = *left
 	}
 	switch {
-	case len(s.seats) > 0:
+	case len(s.replicas) > 0:
 		return l.lora, nil
 	case !l.known && l.told:
 		return "", proxy.ErrUnknownModel

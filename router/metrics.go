@@ -50,6 +50,25 @@ type metrics struct {
 	refused         *prometheus.CounterVec // listener, why
 
 	total, failed atomic.Uint64 // requests, for the status page
+
+	known []keyedCounter // of tokenized, the closed list
+}
+
+// keyedCounter is one series of tokenized.
+type keyedCounter struct {
+	token.Count
+	counter prometheus.Counter
+}
+
+// keyed counts one prompt. The few series there are are found without hashing.
+func (m *metrics) keyed(scheme token.Scheme, reason token.Reason) {
+	for i := range m.known {
+		if k := &m.known[i]; k.Reason == reason && k.Scheme == scheme {
+			k.counter.Inc()
+			return
+		}
+	}
+	m.tokenized.WithLabelValues(string(scheme), string(reason)).Inc()
 }
 
 // answered counts one answer to a client.
@@ -76,7 +95,7 @@ func (m *metrics) startAtZero(policyName string) {
 		token.None:   {token.NoPrompt},
 	} {
 		for _, reason := range why {
-			m.tokenized.WithLabelValues(string(mode), string(reason))
+			m.known = append(m.known, keyedCounter{token.Count{Scheme: mode, Reason: reason}, m.tokenized.WithLabelValues(string(mode), string(reason))})
 		}
 	}
 }

@@ -45,7 +45,6 @@ func (p *Peer) observeChanges(now time.Time) {
 // record keeps a decision among cands for the console: who was asked and, with
 // scores, at what score. The replica "to" decodes what another one prefills.
 func (p *Peer) record(s *scratch, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, about *ticket, tokens int) {
-	p.hits.add(about.keys.Keys, d.Matched/max(1, about.keys.Grid))
 	if !p.recorded.allow(about.at) {
 		return
 	}

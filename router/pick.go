@@ -45,17 +45,17 @@ type ticket struct {
 
 // scratch is the reusable part of one decision.
 type scratch struct {
-	replicas []*fleet.Replica
-	seats    []*seat
-	places   []*place // of the board
-	cands    []policy.Candidate
-	scores   []float64
-	found    index.View
-	request  policy.Request
-	view     policy.View
-	pools    policy.Pools
-	rand     *rand.Rand
-	choice   console.Choice
+	seats   // who may be tried; of a line-up, or left
+	left    seats
+	cands   []policy.Candidate
+	scores  []float64
+	found   index.View
+	depth   index.Depth
+	request policy.Request
+	view    policy.View
+	pools   policy.Pools
+	rand    *rand.Rand
+	choice  console.Choice
 }
 
 var scratches = sync.Pool{New: func() any {
@@ -145,7 +145,7 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 		q.Text = body.AppendCanonical
 	}
 	pr := &prompt{keys: p.tokens.Keys(ctx, &q)}
-	p.metrics.tokenized.WithLabelValues(string(pr.keys.Scheme), string(pr.keys.Reason)).Inc()
+	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()
 }
@@ -193,16 +193,14 @@ func (p *Peer) look(s *scratch, now time.Time) *policy.View {
 
 // gather makes the candidates: what is known of each replica for this prompt.
 func (p *Peer) gather(s *scratch, pr *prompt, now time.Time) {
-	s.cands = slices.Grow(s.cands[:0], len(s.seats))[:len(s.seats)]
+	s.cands = slices.Grow(s.cands[:0], len(s.marks))[:len(s.marks)]
 	clear(s.cands)
-	s.places = s.places[:0]
-	grid := pr.keys.Grid
-	for i, at := range s.seats {
+	grid, d := pr.keys.Grid, &s.depth
+	for i, m := range s.marks {
 		c := &s.cands[i]
-		d := s.found.Depth(at.ref)
-		c.ID, c.Index, c.Weight = at.id, i, at.replica.Weight(now)
+		s.found.Read(m.ref, d)
+		c.ID, c.Index, c.Weight = m.id, i, s.replicas[i].Weight(now)
 		c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = d.GPU*grid, d.CPU*grid, d.Any*grid, d.Predicted*grid, d.Suspect*grid
-		s.places = append(s.places, at.place)
 	}
 	p.board.fill(s.cands, s.places, s.view.NowMs, s.view.AgeMs)
 }
@@ -214,7 +212,7 @@ func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d poli
 	if !p.board.dispatchBelow(&t.share, below, now.UnixMilli()) {
 		return nil
 	}
-	p.announce(t, now)
+	p.announce(t, d.Matched/max(1, pr.keys.Grid), now)
 	return t
 }
 

@@ -164,7 +164,7 @@ func BenchmarkPickParts(b *testing.B) {
 			d.board.dispatch(&t.share, now.UnixMilli())
 			t.target("ttft", choice)
 		}))
-		after.add(timed(func() { d.announce(t, now) }))
+		after.add(timed(func() { d.announce(t, choice.Matched/pr.keys.Grid, now) }))
 		d.Done(&proxy.Target{Token: t}, proxy.Result{Status: 200, Duration: time.Millisecond})
 		if err != nil {
 			b.Fatal(err)

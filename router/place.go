@@ -75,24 +75,22 @@ func (b *board) lookLocked(id crdt.StreamID) *place {
 func (b *board) fill(cands []policy.Candidate, places []*place, nowMs int64, ageMs float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, pl := range places {
-		if pl.gone {
-			places[i] = b.placeLocked(pl.id)
-		}
-	}
 	b.blendLocked(places, nowMs)
 	rates := b.blended[:len(places)]
 	cands = cands[:len(places)]
 	for i, pl := range places {
+		if pl.gone {
+			pl = b.placeLocked(pl.id)
+		}
 		pl.fill(&cands[i], nowMs, ageMs)
 		cands[i].Rates = rates[i]
 	}
 }
 
 func (pl *place) fill(c *policy.Candidate, nowMs int64, ageMs float64) {
-	sum := pl.total.Load()
-	c.Waiting, c.Prefill, c.Tokens = int(sum.Waiting), sum.Prefill, sum.Tokens
-	c.Streams, c.Blocks, c.FirstToken = int(sum.Streams), sum.Blocks, sum.FirstToken
+	sum := pl.total // field by field: a copy of it would cost as much as the rest
+	c.Waiting, c.Prefill, c.Tokens = int(sum.Waiting()), sum.Prefill(), sum.Tokens()
+	c.Streams, c.Blocks, c.FirstToken = int(sum.Streams()), sum.Blocks(), sum.FirstToken()
 	for i := len(pl.young) - 1; i >= 0 && float64(nowMs-pl.young[i].at) < ageMs; i-- {
 		c.YoungCount++
 		c.YoungPrefill += pl.young[i].prefill

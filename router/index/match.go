@@ -38,8 +38,14 @@ func (v *View) Blocks() int { return len(v.keys) }
 
 // Depth reads the answer for one replica. O(1); where the replica's stream has
 // suspect facts or unseen roots, O(blocks) and the writer's lock.
-func (v *View) Depth(r *Ref) Depth {
-	var d Depth
+func (v *View) Depth(r *Ref) (d Depth) {
+	v.Read(r, &d)
+	return d
+}
+
+// Read is Depth into a place of the caller's, for many replicas in a row.
+func (v *View) Read(r *Ref, d *Depth) {
+	d.GPU, d.CPU, d.Any, d.Predicted, d.Suspect = 0, 0, 0, 0, 0
 	if h := r.confirmed.Load(); h != 0 {
 		d.GPU, d.CPU, d.Any = v.confirmed.Depths(radix.Holder(h - 1))
 	}
@@ -47,9 +53,8 @@ func (v *View) Depth(r *Ref) Depth {
 		d.Predicted = v.predicted.Depth(radix.ClassGPU, radix.Holder(h-1))
 	}
 	if r.flags.Load() != 0 {
-		v.look(r, &d)
+		v.look(r, d)
 	}
-	return d
 }
 
 // lookKeys is how many keys are looked up in one hold, some 0.1 us each.

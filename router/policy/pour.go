@@ -17,9 +17,16 @@ func (q *query) pour(work float64) {
 		lowest = min(lowest, q.base[i])
 	}
 	level := lowest + work
+	// The level only falls, so only those below the first one can be raised.
+	q.low = q.low[:0]
+	for _, i := range q.live {
+		if q.base[i] < level {
+			q.low = append(q.low, i)
+		}
+	}
 	for range q.live {
 		sum, count := work, 0.0
-		for _, i := range q.live {
+		for _, i := range q.low {
 			if q.base[i] < level {
 				sum += q.base[i]
 				count++
@@ -31,7 +38,7 @@ func (q *query) pour(work float64) {
 		}
 		break
 	}
-	for _, i := range q.live {
+	for _, i := range q.low {
 		q.base[i] = max(q.base[i], level)
 	}
 }

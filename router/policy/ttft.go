@@ -156,7 +156,11 @@ func (q *query) score(b *best) {
 func (q *query) total(i int) float64 {
 	cfg := &q.cfg.TTFT
 	crowd := (cfg.WaitWeight*q.waiting[i] + cfg.MinWaitWeight*q.fewest) * q.share[i]
-	return (q.base[i] + q.prefill[i]*(1+q.room(i)) + crowd) / q.weight(i)
+	score := q.base[i] + q.prefill[i]*(1+q.room(i)) + crowd
+	if w := q.weight(i); w != 1 { // a division saved, mostly
+		score /= w
+	}
+	return score
 }
 
 // room is by how many times computing anew costs more where cache is scarce:
@@ -165,7 +169,10 @@ func (q *query) total(i int) float64 {
 // are always scarce; so it ends at nine tenths.
 func (q *query) room(i int) float64 {
 	use := min(kvUse(&q.cands[i]), 0.9)
-	return q.cfg.TTFT.RoomWeight * max(use-0.5, 0) / (1 - use)
+	if use <= 0.5 {
+		return 0
+	}
+	return q.cfg.TTFT.RoomWeight * (use - 0.5) / (1 - use)
 }
 
 // guard notices that the load view is older than the gap between decisions
