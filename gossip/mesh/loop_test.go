@@ -68,6 +68,7 @@ func scripted(t *testing.T, core *scriptCore) *node {
 	cfg := config("a")
 	insecure(&cfg)
 	cfg.Core = core
+	cfg.Timing.Hello = 20 * time.Second // remotes that say nothing are not ended meanwhile
 	return start(t, cfg)
 }
 
