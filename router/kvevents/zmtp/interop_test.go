@@ -136,6 +136,13 @@ func TestInteropSubDialsLibzmqPub(t *testing.T) {
 	mustRecv(t, s, Data)
 }
 
+// beat is libzmq's interval between PINGs, in ms as its option wants it: long
+// enough for a busy machine to answer within three.
+const (
+	beatEvery = 300 * time.Millisecond
+	beat      = "300"
+)
+
 func TestInteropSubBindsForLibzmqPub(t *testing.T) {
 	s, err := ListenSub("tcp://127.0.0.1:*", "", quick)
 	if err != nil {
@@ -143,10 +150,10 @@ func TestInteropSubBindsForLibzmqPub(t *testing.T) {
 	}
 	defer s.Close()
 	conns := map[uint64]bool{}
-	for _, beat := range []string{"", "20"} { // the second one sends PINGs
+	for _, every := range []string{"", beat} { // the second one sends PINGs
 		args := []string{"XPUB", "connect", tcp(s.Addr())}
-		if beat != "" {
-			args = append(args, beat)
+		if every != "" {
+			args = append(args, every)
 		}
 		l := startLibzmq(t, args...)
 		mustRecv(t, s, Up)
@@ -159,8 +166,8 @@ func TestInteropSubBindsForLibzmqPub(t *testing.T) {
 			t.Fatalf("got %q on connection %d", m.Frames, m.Conn)
 		}
 		conns[m.Conn] = true
-		if beat != "" { // three missed heartbeats would have ended it
-			time.Sleep(200 * time.Millisecond)
+		if every != "" { // three missed heartbeats would have ended it
+			time.Sleep(5 * beatEvery)
 			l.send("still", "there")
 			mustRecv(t, s, Data)
 		}
@@ -169,9 +176,9 @@ func TestInteropSubBindsForLibzmqPub(t *testing.T) {
 
 func TestInteropPubServesLibzmqSub(t *testing.T) {
 	p := mustPub(t, "127.0.0.1:0", quick)
-	l := startLibzmq(t, "SUB", "connect", tcp(p.Addr()), "20")
+	l := startLibzmq(t, "SUB", "connect", tcp(p.Addr()), beat)
 	waitFor(t, "subscription", func() bool { return p.Subscribers() == 1 })
-	time.Sleep(200 * time.Millisecond) // its PINGs are answered, or it would leave
+	time.Sleep(5 * beatEvery) // its PINGs are answered, or it would leave
 	if st := p.State(); st.Conns != 1 || st.Connects != 1 {
 		t.Fatalf("state %+v", st)
 	}
