@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 		expect(who(call("m", "a", "b")))
 		expect(who(call("other")), "c")
 		expect(who(call("")), "a", "b", "c")
-		if _, err := p.candidates(s, call("strange")); err != proxy.ErrUnknownModel {
+		if _, err := p.candidates(s, call("strange")); !errors.Is(err, proxy.ErrUnknownModel) {
 			t.Errorf("a strange model: %v", err)
 		}
 	}

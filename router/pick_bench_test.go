@@ -220,7 +220,7 @@ func (t times) report(b *testing.B, what string) {
 // chaseSteps walks the yardstick's cycle: each step is one dependent miss.
 type chaseSteps struct{ at uint32 }
 
-var chaseCycle = sync.OnceValue(workload.Cycle)
+var chaseCycle = sync.OnceValue(func() []uint32 { return offHeap(workload.Cycle()) })
 
 // run returns the time of a step.
 func (c *chaseSteps) run(steps int) time.Duration {
