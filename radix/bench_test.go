@@ -71,13 +71,15 @@ func (a *asker) ask(q *workload.Query) {
 	a.took = append(a.took, int32(min(time.Since(start), time.Second)))
 }
 
-func report(b *testing.B, took []int32) {
+func report(b *testing.B, took []int32, chase *chaser) {
 	slices.Sort(took)
 	sum := 0.0
 	for _, t := range took {
 		sum += float64(t)
 	}
-	b.ReportMetric(sum/float64(len(took)), "mean-ns")
+	mean := sum / float64(len(took))
+	b.ReportMetric(mean, "mean-ns")
+	b.ReportMetric(mean/chase.ns(), "of-chase")
 	b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
 	b.ReportMetric(float64(took[len(took)*99/100]), "p99-ns")
 }
@@ -131,6 +133,8 @@ func benchMatch(b *testing.B, load func() (*workload.Index, *radix.Tree), kind w
 		}
 		askers[i].took = askers[i].took[:0]
 	}
+	var chase chaser
+	chase.run(50_000)
 	var stop atomic.Bool
 	var writer sync.WaitGroup
 	written := 0
@@ -152,11 +156,12 @@ func benchMatch(b *testing.B, load func() (*workload.Index, *radix.Tree), kind w
 	b.StopTimer()
 	stop.Store(true)
 	writer.Wait()
+	chase.run(50_000)
 	var took []int32
 	for _, a := range askers {
 		took = append(took, a.took...)
 	}
-	report(b, took)
+	report(b, took, &chase)
 	b.ReportMetric(float64(b.N*readers)/elapsed.Seconds()/1e6, "Mmatch/s")
 	if rate >= 0 {
 		b.ReportMetric(float64(written)/elapsed.Seconds()/1e6, "writer-Mblocks/s")
@@ -226,13 +231,16 @@ func benchMatchL(b *testing.B) {
 		}
 	}
 	a.took = a.took[:0]
+	var chase chaser
+	chase.run(50_000)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
 		a.ask(&qs[i%queries])
 	}
 	b.StopTimer()
-	report(b, a.took)
+	chase.run(50_000)
+	report(b, a.took, &chase)
 	st := tree.Stats()
 	b.ReportMetric(float64(st.Bytes)/float64(st.Keys), "B/key")
 	b.ReportMetric(float64(st.Bytes)/float64(st.Facts), "B/fact")
