@@ -153,11 +153,13 @@ type faultRun struct {
 	log        faultTrace
 	undo       []func() // of faults in force
 	severed    []Fault  // links that never come back
+	told       map[spreadSlot]bool
+	toldBytes  uint64 // of told, each in a frame of its own
 	violations []Violation
 }
 
 func newFaultRun(cfg FaultConfig) *faultRun {
-	r := &faultRun{agenda: &agenda{now: faultStart}, cfg: cfg, skews: map[int]int64{}, checks: map[string]int{}, broken: map[string]int{}, injected: map[string]int{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3e5))}
+	r := &faultRun{agenda: &agenda{now: faultStart}, cfg: cfg, skews: map[int]int64{}, checks: map[string]int{}, broken: map[string]int{}, injected: map[string]int{}, told: map[spreadSlot]bool{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3e5))}
 	r.log = faultTrace{hash: fnv.New64a(), tell: cfg.Trace}
 	r.net = newNetwork(r.agenda, &cfg, cfg.Seed)
 	r.library = newLibrary(rand.New(rand.NewPCG(cfg.Seed, 0x11b)))

@@ -238,6 +238,7 @@ func (r *faultRun) finish() {
 		r.nothingLost(e)
 		r.recovered(e)
 	}
+	r.noEcho()
 	before := r.slotFrames()
 	r.runUntil(r.now + quietMs)
 	r.checked("NoEcho")

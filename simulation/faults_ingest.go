@@ -193,6 +193,7 @@ func (f *follower) revive(out *kvevents.Output, now int64) {
 	}
 	e.unite(d.Epoch, out.Revive, before.Epoch)
 	if len(d.Slots) > 0 {
+		p.run.spread(e.stream, d.Epoch, d.Slots)
 		p.step(gossip.Ingested{Stream: e.stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: now, First: true})
 	}
 }
@@ -216,6 +217,7 @@ func (f *follower) deliver(out *kvevents.Output, now int64) {
 		return // a repeat, or what another owner told first
 	}
 	p.ingests = true
+	p.run.spread(id, out.Epoch, out.Deliver)
 	p.step(gossip.Ingested{Stream: id, Epoch: out.Epoch, Slots: out.Deliver, ReceivedAt: now, First: f.first})
 }
 

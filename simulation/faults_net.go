@@ -19,6 +19,7 @@ type network struct {
 	conns    gossip.Conn
 	pipes    []*pipe
 	bytes    uint64
+	sent     map[string]gossip.Traffic // by kind of frame
 }
 
 // pipe is one connection.
@@ -41,7 +42,7 @@ type pipeEnd struct {
 func newNetwork(a *agenda, cfg *FaultConfig, seed uint64) *network {
 	return &network{
 		agenda: a, rng: rand.New(rand.NewPCG(seed, 0x4e7)), delayMs: cfg.DelayMs, jitterMs: cfg.JitterMs,
-		cuts: map[[2]int]int{}, slow: map[int]float64{},
+		cuts: map[[2]int]int{}, slow: map[int]float64{}, sent: map[string]gossip.Traffic{},
 	}
 }
 
@@ -115,6 +116,8 @@ func (n *network) send(x *faultPeer, s gossip.Send) {
 		return
 	}
 	n.bytes += uint64(len(s.Data))
+	all := n.sent[s.Kind]
+	n.sent[s.Kind] = gossip.Traffic{Frames: all.Frames + 1, Bytes: all.Bytes + uint64(len(s.Data))}
 	n.deliver(e, func() {
 		e.other.peer.step(gossip.Received{Conn: e.other.conn, Data: s.Data})
 		if e.pipe.class == gossip.Bulk {
