@@ -59,10 +59,7 @@ func (e *faultEngine) unite(epoch uint64, others ...uint64) {
 // number is not above the highest one known of the epoch followed, and it is of
 // another process, so its time gives it away. Of an older process any slot does.
 func (f *follower) witness(s *crdt.Slot, prior *kvevents.Prior) {
-	e, epoch, top := f.engine, f.track.Epoch(), f.track.LastSeq()
-	if prior.Epoch == epoch {
-		top = max(top, prior.LastSeq)
-	}
+	e, epoch, top := f.engine, f.track.Epoch(), f.known(prior)
 	a := e.said[epoch]
 	if a == nil {
 		return
@@ -73,11 +70,20 @@ func (f *follower) witness(s *crdt.Slot, prior *kvevents.Prior) {
 	}
 }
 
+// known is the highest slot known of the epoch followed, by the follower or by
+// its peer.
+func (f *follower) known(prior *kvevents.Prior) uint64 {
+	if prior.Epoch == f.track.Epoch() {
+		return max(f.track.LastSeq(), prior.LastSeq)
+	}
+	return f.track.LastSeq()
+}
+
 // noteEpoch holds what a tracker delivers against what it could know (EpochFence
 // and EpochOrder). One epoch must never name two processes, as long as there
 // was a way to know: a peer that missed a restart and everything up to a slot
-// above the last one known, of an engine whose replay does not reach back,
-// cannot tell it from a gap. That is counted, and what is folded then is still
+// above the last one known, of an engine whose replay does not reach back to that
+// one, cannot tell it from a gap. That is counted, and what is folded then is still
 // held against what was delivered.
 func (r *faultRun) noteEpoch(f *follower, out *kvevents.Output) {
 	e := f.engine
@@ -103,7 +109,7 @@ func (r *faultRun) noteEpoch(f *follower, out *kvevents.Output) {
 		if slices.Contains(a.lives, ghostLife) {
 			continue // the false restart is to be undone, see recovered
 		}
-		if e.replay >= len(e.log()) && e.dropped == 0 && len(a.lives) == 2 || f.proofs[proof{out.Epoch, life}] {
+		if len(e.log()) < f.top+e.replay && e.dropped == 0 && len(a.lives) == 2 || f.proofs[proof{out.Epoch, life}] {
 			r.violate("EpochFence", f.peer, "epoch %d of %s is process %d, and slot %d of process %d came under it", out.Epoch, e.name, a.lives[0], s.Seq, life)
 			continue
 		}

@@ -28,6 +28,7 @@ type follower struct {
 	// refused is since when all it delivers is of an outranked epoch; 0: not.
 	refused int64
 	proofs  map[proof]bool // what it was told, see witness
+	top     int            // highest slot known of the epoch followed, before the last step
 
 	up     bool
 	conn   int   // numbers connections; what an old one carries is gone
@@ -155,6 +156,7 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 	if k, ok := p.index.Prior(f.engine.stream); ok {
 		prior = kvevents.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS, Shadows: k.Shadows}
 	}
+	f.top = int(f.known(&prior))
 	switch ev := ev.(type) {
 	case kvevents.Live:
 		f.witness(&ev.Slot, &prior)
