@@ -14,6 +14,8 @@ import (
 type cable struct {
 	gap atomic.Pointer[gap] // nil: whole
 
+	longest time.Duration // that TCP waits before it sends again
+
 	mu    sync.Mutex
 	sides map[string]bool // by advertised address
 }
@@ -25,7 +27,28 @@ type gap struct {
 	over chan struct{} // closed when it is
 }
 
-func newCable() *cable { return &cable{sides: make(map[string]bool)} }
+func newCable() *cable {
+	c := &cable{sides: make(map[string]bool), longest: 2 * time.Minute}
+	if resends() == nil {
+		c.longest = time.Second // what peers ask of the kernel
+	}
+	return c
+}
+
+// resends asks the kernel whether resendSoon works here.
+func resends() error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return resendSoon(conn.(*net.TCPConn))
+}
 
 func (c *cable) place(addr string, side bool) {
 	c.mu.Lock()
@@ -87,7 +110,8 @@ type cutConn struct {
 }
 
 // hold waits while the cable is cut, and then for TCP to send again: a lost
-// segment goes again after 0.2 s, 0.6 s, 1.4 s, ...
+// segment goes again after 0.2 s, 0.6 s, 1.4 s, ..., or every second at last
+// where the kernel can be told so.
 func (c *cutConn) hold(deadline int64) error {
 	g := c.cable.gap.Load()
 	if g == nil || !c.cable.crosses(c.addr, c.side) {
@@ -105,7 +129,7 @@ func (c *cutConn) hold(deadline int64) error {
 		return os.ErrDeadlineExceeded
 	}
 	again := g.from
-	for wait := 200 * time.Millisecond; again.Before(g.to); wait *= 2 {
+	for wait := 200 * time.Millisecond; again.Before(g.to); wait = min(2*wait, c.cable.longest) {
 		again = again.Add(wait)
 	}
 	select {

@@ -140,6 +140,7 @@ func (m *Mesh) adopt(l *link, raw net.Conn) error {
 	}
 	if c, ok := raw.(*net.TCPConn); ok {
 		_ = c.SetKeepAliveConfig(keepAlive) // NoDelay is Go's default
+		_ = resendSoon(c)                   // where the kernel can
 	}
 	l.id = gossip.Conn(m.nextConn.Add(1))
 	l.out, l.inbox, l.timing, l.meter = newOutbox(), m.inbox, m.cfg.Timing, m.meter
