@@ -28,10 +28,10 @@ func TestOneWayCutConverges(t *testing.T) {
 }
 
 func TestSlowLinkConvergesAndStaysBounded(t *testing.T) { // I5, I6
-	limits := gossip.Limits{UnackedBytes: 8 << 10, BurstBytes: 4 << 10}
+	limits := gossip.Limits{UnackedBytes: 8 << 10, BurstBytes: 4 << 10, SlotsBytes: 1 << 10}
 	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2, Core: gossip.Config{Limits: limits}})
 	a, b := nodes[0], nodes[1]
-	n.Link(a, b).BytesPer = 20
+	n.Link(a, b).BytesPer = 4 // a fifth of what is to be sent
 	e := n.Engine("http://r")
 	for range 400 {
 		e.Ingest(a, true, e.Emit(2)...)
