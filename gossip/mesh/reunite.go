@@ -49,7 +49,9 @@ func (m *Mesh) seek(l lostMember) {
 			return
 		}
 	}
-	m.log.Info("found again", "node", l.node)
+	if m.once.first("found " + l.node) {
+		m.log.Info("found again", "node", l.node)
+	}
 }
 
 // lostMember is a member that failed.
