@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -26,7 +27,7 @@ func call(t *testing.T, method, url, token, body, holds string) (status int, kin
 	defer res.Body.Close()
 	for part := make([]byte, 4096); holds == "" || !strings.Contains(text, holds); {
 		n, err := res.Body.Read(part)
-		if text += string(part[:n]); err == io.EOF {
+		if text += string(part[:n]); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
