@@ -24,8 +24,8 @@ type Core struct {
 	conns map[Conn]*conn
 	links []*conn // conns in order of arrival, for walking
 
-	gone    map[crdt.PeerID]int64 // peers membership declared down, and when
-	refused map[refusal]bool      // causes already reported
+	gone    map[crdt.PeerID]gone // peers membership declared down
+	refused map[refusal]bool     // causes already reported
 
 	streams map[crdt.StreamID]*local
 	fills   []fillDue // second owner's slots, by time
@@ -70,7 +70,7 @@ func New(cfg Config) (*Core, error) {
 		state:     cfg.State,
 		peers:     make(map[crdt.PeerID]*peer),
 		conns:     make(map[Conn]*conn),
-		gone:      make(map[crdt.PeerID]int64),
+		gone:      make(map[crdt.PeerID]gone),
 		refused:   make(map[refusal]bool),
 		streams:   make(map[crdt.StreamID]*local),
 		pulls:     make(map[crdt.StreamID]*pull),

@@ -58,6 +58,7 @@ func (c *Core) hello(cn *conn, r *reader) error {
 		c.refuse(cn, h.peer, reason)
 		return nil
 	}
+	g, down := c.gone[h.peer]
 	switch {
 	case h.peer == c.cfg.Self:
 		c.hangup(cn, "connected to itself")
@@ -67,7 +68,9 @@ func (c *Core) hello(cn *conn, r *reader) error {
 	case cn.dialed && cn.expect != crdt.PeerID{} && cn.expect != h.peer:
 		c.hangup(cn, "another peer answered")
 		return nil
-	case c.gone[h.peer] != 0:
+	case down:
+		g.knocked = true
+		c.gone[h.peer] = g
 		c.hangup(cn, "member down")
 		return nil
 	}

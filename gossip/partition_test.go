@@ -52,6 +52,31 @@ func TestPartitionHealsAfterBothHalvesForgot(t *testing.T) { // property 24, fro
 	}
 }
 
+// The side that sees the end of a partition first dials and is turned away:
+// the other one still takes it for down. Once that side sees it too, it dials
+// at once, whichever of both is to dial first.
+func TestWhoTurnedAPeerAwayDialsIt(t *testing.T) {
+	for seed := range uint64(20) {
+		n, nodes := mesh(t, 2, gossiptest.Config{Seed: seed})
+		a, b := nodes[0], nodes[1]
+		if b.ID.Less(a.ID) {
+			a, b = b, a
+		}
+		n.Post(a, gossip.MemberDown{Peer: b.ID})
+		n.Post(b, gossip.MemberDown{Peer: a.ID})
+		n.Run(1_000)
+		n.Post(a, gossip.MemberUp{Peer: b.ID, Name: b.Name})
+		n.Run(100)
+		if open := n.Open(a, b); open != 0 {
+			t.Fatalf("seed %d: %d connections to a peer that takes the other for down", seed, open)
+		}
+		n.Post(b, gossip.MemberUp{Peer: a.ID, Name: a.Name})
+		if !n.RunUntil(100, func() bool { return n.Open(a, b) == int(gossip.Classes) }) {
+			t.Errorf("seed %d: not connected 100 ms after both saw each other", seed)
+		}
+	}
+}
+
 // Load tables too large for one message are left out of the digest; contexts
 // and sums are not.
 func TestDigestTooLargeForLoadsStillCarriesContexts(t *testing.T) { // I5

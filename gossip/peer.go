@@ -69,11 +69,14 @@ func (c *Core) peerFor(id crdt.PeerID) *peer {
 func (p *peer) both() bool { return p.conns[Fast] != nil && p.conns[Bulk] != nil }
 
 // memberUp starts or refreshes a peer. The smaller id dials; the other dials
-// too if no connection came within dialLaterMs.
+// too if no connection came within dialLaterMs, and at once if the peer was
+// turned away while it counted as down: it saw the end of a partition first,
+// and waits before it tries again.
 func (c *Core) memberUp(ev MemberUp) {
 	if ev.Peer == c.cfg.Self {
 		return
 	}
+	knocked := c.gone[ev.Peer].knocked
 	delete(c.gone, ev.Peer)
 	p := c.peerFor(ev.Peer)
 	if p == nil {
@@ -87,6 +90,10 @@ func (c *Core) memberUp(ev MemberUp) {
 	for class := range p.conns {
 		if p.conns[class] == nil {
 			c.planDial(p, Class(class))
+			if knocked {
+				p.dialAt[class] = c.now + 1
+				c.wake(p.dialAt[class])
+			}
 		}
 	}
 }
@@ -115,15 +122,21 @@ func (c *Core) memberDown(ev MemberDown) {
 // connection does not bring it back.
 func (c *Core) markGone(id crdt.PeerID) {
 	if len(c.gone) >= c.lim.Peers {
-		for old, at := range c.gone {
-			if c.now-at > goneMs {
+		for old, g := range c.gone {
+			if c.now-g.at > goneMs {
 				delete(c.gone, old)
 			}
 		}
 	}
 	if len(c.gone) < 4*c.lim.Peers {
-		c.gone[id] = c.now
+		c.gone[id] = gone{at: c.now}
 	}
+}
+
+// gone is a peer that membership declared down.
+type gone struct {
+	at      int64
+	knocked bool // a hello of it was turned away since
 }
 
 // forget drops a peer's record.
