@@ -159,10 +159,10 @@ func (p *Peer) compose() error {
 		return err
 	}
 	if p.public, err = net.Listen("tcp", cfg.HTTP.Listen); err != nil {
-		return fmt.Errorf("http.listen: %w", err)
+		return fmt.Errorf("http.listen: %w (give another address, or end what has this one)", err)
 	}
 	if p.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
-		return fmt.Errorf("admin.listen: %w", err)
+		return fmt.Errorf("admin.listen: %w (give another address, or end what has this one)", err)
 	}
 	p.core, err = gossip.New(gossip.Config{
 		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),

@@ -108,7 +108,7 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if l.model == "" {
 		model, err := l.cfg.Client.Model(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w (does a server run there? --url names its base, --model skips this question)", err)
 		}
 		l.model = model
 	}

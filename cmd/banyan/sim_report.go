@@ -70,19 +70,25 @@ func (e *evaluation) runCells(ctx context.Context, stdout, stderr io.Writer) err
 		return err
 	}
 	book := matrix.NewBook(e.source.seed, cells, reports)
-	if e.asJSON {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", " ")
-		err = enc.Encode(book.Checks())
-	} else {
-		err = book.WriteCells(stdout)
+	if err := e.print(stdout, book.Checks(), book.WriteCells); err != nil {
+		return err
 	}
 	for _, c := range book.Checks() {
-		if err == nil && c.Ran && !c.Holds {
-			err = errCell
+		if c.Ran && !c.Holds {
+			return errCell
 		}
 	}
-	return err
+	return nil
+}
+
+// print writes v as JSON if asked for, else the table.
+func (e *evaluation) print(stdout io.Writer, v any, table func(io.Writer) error) error {
+	if !e.asJSON {
+		return table(stdout)
+	}
+	enc := json.NewEncoder(stdout)
+	enc.SetIndent("", " ")
+	return enc.Encode(v)
 }
 
 // errCell says that a cell does not hold; the table shows which.
@@ -99,12 +105,7 @@ func (e *evaluation) runAblation(ctx context.Context, stdout, stderr io.Writer) 
 		return err
 	}
 	book := matrix.NewBook(e.source.seed, cells, reports)
-	if e.asJSON {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", " ")
-		return enc.Encode(book)
-	}
-	return book.WriteAblation(stdout)
+	return e.print(stdout, book, book.WriteAblation)
 }
 
 // given reads a recorded trace of the folder of traces; nil if it is not there.
