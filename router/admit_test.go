@@ -65,13 +65,15 @@ func TestRequestsWaitWhileReplicasAreFull(t *testing.T) {
 	if q := d.peer.queueStatus(); q.Waiting != 16 || q.Classes[1] != 16 || q.InFlight != 4 || q.Tenants != 1 {
 		t.Errorf("%+v", q)
 	}
+	// Of the four that run some may have waited for a moment: they chose one place.
+	before := d.peer.queueStatus().Outcomes["admitted"]
 	close(hold)
 	wg.Wait()
 	if most > 2 {
 		t.Errorf("%d at one replica", most)
 	}
 	q := d.peer.queueStatus()
-	if q.Waiting != 0 || q.Outcomes["admitted"] != 16 || q.Refused() != 0 {
+	if q.Waiting != 0 || q.Outcomes["admitted"]-before != 16 || q.Refused() != 0 {
 		t.Errorf("%+v", q)
 	}
 }
