@@ -151,13 +151,15 @@ func TestScoresMarkWhatWasNotConsidered(t *testing.T) {
 }
 
 func TestDecisionsDoNotAllocate(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector empties pools at random")
+	}
 	cands := idle(64)
 	for _, name := range Names() {
 		p := mustNew(t, name, nil)
 		v := &View{NowMs: 1_000_000, AgeMs: 10, Peers: 8, Lambda: 50, MeanS: 0.3, Rand: seeded(1)}
 		req := &Request{Tokens: 4096, Session: 5, Key: 6}
-		if n := testing.AllocsPerRun(200, func() { p.Decide(req, v, cands, nil) }); n > 4 {
-			// 0 in BenchmarkDecide; the race detector empties pools at random
+		if n := testing.AllocsPerRun(200, func() { p.Decide(req, v, cands, nil) }); n != 0 {
 			t.Errorf("I4: %s allocates %v times", name, n)
 		}
 	}
