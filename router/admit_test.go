@@ -65,7 +65,9 @@ func TestRequestsWaitWhileReplicasAreFull(t *testing.T) {
 	if q := d.peer.queueStatus(); q.Waiting != 16 || q.Classes[1] != 16 || q.InFlight != 4 || q.Tenants != 1 {
 		t.Errorf("%+v", q)
 	}
-	// Of the four that run some may have waited for a moment: they chose one place.
+	// Two that are let in at once may choose one place: then one of them goes back
+	// to the front of the line and is let in again. So it may have been with the
+	// four that run, and may be with those that wait.
 	before := d.peer.queueStatus().Outcomes["admitted"]
 	close(hold)
 	wg.Wait()
@@ -73,7 +75,7 @@ func TestRequestsWaitWhileReplicasAreFull(t *testing.T) {
 		t.Errorf("%d at one replica", most)
 	}
 	q := d.peer.queueStatus()
-	if q.Waiting != 0 || q.Outcomes["admitted"]-before != 16 || q.Refused() != 0 {
+	if q.Waiting != 0 || q.Outcomes["admitted"]-before < 16 || q.Refused() != 0 {
 		t.Errorf("%+v", q)
 	}
 }
