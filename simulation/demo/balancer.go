@@ -9,8 +9,10 @@ import (
 	"time"
 )
 
-// healthEvery is the time between two looks at a backend's /readyz.
-const healthEvery = 100 * time.Millisecond
+const (
+	healthEvery = 100 * time.Millisecond // between two looks at a backend's /readyz
+	dialTimeout = 5 * time.Second        // a dead process refuses at once, a busy machine is slow
+)
 
 // balancer is a plain L4 round robin: it copies bytes and asks /readyz, and
 // knows nothing of what passes through. A refused backend is skipped.
@@ -122,7 +124,7 @@ func (b *balancer) serve(client net.Conn) {
 			return
 		}
 		tried[be] = true
-		upstream, err := net.DialTimeout("tcp", be.address, time.Second)
+		upstream, err := net.DialTimeout("tcp", be.address, dialTimeout)
 		if err != nil {
 			b.mu.Lock()
 			be.up = false

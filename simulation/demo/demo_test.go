@@ -54,15 +54,42 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-func TestBalancerTakesBackendsInTurnAndSkipsDeadOnes(t *testing.T) {
+func TestBalancerTakesBackendsInTurn(t *testing.T) {
+	lb, err := newBalancer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lb.listener.Close()
+	lb.add("a")
+	lb.add("b")
+	a, b := lb.backends[0], lb.backends[1]
+	for _, up := range []bool{false, true} { // before anybody was asked, and after
+		a.up, b.up = up, up
+		for i := range 20 {
+			if got, want := lb.pick(nil), lb.backends[i%2]; got != want {
+				t.Errorf("up %v: connection %d went to %s", up, i, got.address)
+			}
+		}
+	}
+	a.up = false
+	for range 3 {
+		if got := lb.pick(nil); got != b {
+			t.Errorf("a connection went to %s, which is down", got.address)
+		}
+	}
+	if got := lb.pick(map[*backend]bool{b: true}); got != a {
+		t.Errorf("no other accepted, and %v was tried", got)
+	}
+}
+
+func TestBalancerSkipsDeadBackends(t *testing.T) {
 	a, b := backendServer(t, "a"), backendServer(t, "b")
 	lb := runBalancer(t, a, b)
-	seen := map[string]int{}
-	for range 20 {
-		seen[get(t, lb.url())]++
-	}
-	if seen["a"] < 8 || seen["b"] < 8 {
-		t.Errorf("not in turn: %v", seen)
+	seen := map[string]bool{}
+	for until := time.Now().Add(20 * time.Second); len(seen) < 2; seen[get(t, lb.url())] = true {
+		if time.Now().After(until) {
+			t.Fatalf("only %v answered", seen)
+		}
 	}
 	a.Close()
 	for range 10 {
