@@ -77,10 +77,10 @@ func TestAFailedSGLangPrefillEndsTheDecodeLeg(t *testing.T) {
 		if status, _, answer := d.ask(plainAsk); status != c.status {
 			t.Errorf("%s: %d %s", name, status, answer)
 		}
+		d.idle()
 		if d.legs(c.outcome) != 1 {
 			t.Errorf("%s: not counted as %s", name, c.outcome)
 		}
-		d.idle()
 		for _, call := range d.seen() {
 			if call.role != "decode" {
 				continue

@@ -91,9 +91,11 @@ func (d *duo) seen() []legCall {
 	return append([]legCall(nil), d.calls...)
 }
 
-// idle expects that nothing stays counted in (R1).
+// idle expects that nothing stays counted in (R1), and waits until every
+// request that was answered is over here too: learned from and counted.
 func (d *duo) idle() {
 	d.t.Helper()
+	eventually(d.t, "no request is in flight", func() bool { return d.api.Stats().InFlight == 0 })
 	for _, r := range d.peer.fleet.List() {
 		for end := time.Now().Add(20 * time.Second); d.peer.board.inflight(r.Stream) != 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
@@ -212,10 +214,10 @@ func TestAFailedPrefillFallsBackToTheDecodeReplica(t *testing.T) {
 		if calls := d.seen(); len(calls) != 2 || calls[1].raw != plainAsk {
 			t.Errorf("%s: %+v", name, calls)
 		}
+		d.idle()
 		if d.legs(c.outcome) != 1 {
 			t.Errorf("%s: not counted as %s", name, c.outcome)
 		}
-		d.idle()
 	}
 }
 
@@ -294,6 +296,7 @@ func TestStatusAdvisesARatio(t *testing.T) {
 	for range 25 {
 		d.ask(plainAsk)
 	}
+	d.idle()
 	s := d.peer.disaggStatus()
 	if s.Prefill != 1 || s.Decode != 1 || s.Pairs != 25 || s.Whole != 0 || s.Failed != 0 {
 		t.Errorf("%+v", s)

@@ -101,7 +101,8 @@ func traced(t *testing.T, engine string, prefill, decode http.HandlerFunc, edit 
 	_, _ = io.Copy(io.Discard, res.Body)
 	res.Body.Close()
 	d.idle()
-	d.front.Close() // every span has ended
+	d.front.Close()
+	d.peer.running.wg.Wait() // legs that outlive their answers: every span has ended
 	if err := d.peer.tracing.Close(); err != nil {
 		t.Fatal(err)
 	}
