@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -135,6 +136,7 @@ func TestClientsCannotSendARouterElsewhere(t *testing.T) {
 	wait(t, "the peer is ready", func() bool { ready, _ := p.Ready(); return ready })
 	base := "http://" + p.public.Addr().String()
 	const path = "/v1/chat/completions"
+	port := regexp.MustCompile("(^|[^0-9a-f])" + strings.Split(tr.host(), ":")[1] + "([^0-9a-f]|$)") // not within a minted id
 	for name, tc := range map[string]struct {
 		target string // request target; default: path
 		host   string
@@ -191,12 +193,11 @@ func TestClientsCannotSendARouterElsewhere(t *testing.T) {
 		if at == nil {
 			continue
 		}
-		port := strings.Split(tr.host(), ":")[1]
-		if at.Host != strings.TrimPrefix(engine.URL, "http://") || strings.Contains(*gotBody.Load(), port) {
+		if at.Host != strings.TrimPrefix(engine.URL, "http://") || port.MatchString(*gotBody.Load()) {
 			t.Errorf("%s: host %s, body %s", name, at.Host, *gotBody.Load())
 		}
 		for k, v := range at.Header {
-			if k != "X-Forwarded-Host" && strings.Contains(fmt.Sprint(v), port) {
+			if k != "X-Forwarded-Host" && port.MatchString(fmt.Sprint(v)) {
 				t.Errorf("%s: the engine gets %s: %s", name, k, v)
 			}
 		}
