@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -34,7 +35,10 @@ func TestImagesHaveOneNameOnBothSides(t *testing.T) {
 				fmt.Fprintf(w, `{"token_ids":[%s],"features":{"mm_hashes":{"image":["cat"]},"mm_placeholders":{"image":[{"offset":%d,"length":%d}]}}}`, ids, at, length)
 			}
 		}))
-		p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{URL: srv.URL}} })
+		p := quietPeer(t, func(c *Config) {
+			c.Replicas = []fleet.Spec{{URL: srv.URL}}
+			c.Limits.Tokenize = 20 * time.Second // a busy machine is no reason to read the text
+		})
 		ctx := t.Context()
 		done := make(chan struct{})
 		go func() { defer close(done); p.fleet.Run(ctx) }()
