@@ -57,3 +57,19 @@ func TestTrap4FewestStreamsDoNotHerd(t *testing.T) {
 		t.Errorf("without pouring %.0f ms, with it %.0f ms: no worse", flat.TTFT.Mean, poured.TTFT.Mean)
 	}
 }
+
+// Few enough replicas may lack a hot prefix for the guard to act, or too many:
+// either way they must come to hold it, or the others herd for as long as it
+// stays hot (seed 3: two of sixteen lacked it for seven seconds, 1.47 times
+// random's time to the first token).
+func TestTrap6AHotPrefixReachesThoseThatLackIt(t *testing.T) {
+	w := generated(t, "hot", workload.Options{Seed: 3, Requests: 4000})
+	cfg := Config{Workload: w, Peers: 64, Page: 200, Prefill: true, LoadDelay: 0.1, DispatchDelay: 0.1, IndexDelay: 0.05, Seed: 3}
+	ours := evaluate(t, cfg)
+	cfg.Policy = "random"
+	random := evaluate(t, cfg)
+	t.Logf("%.1f ms, random %.1f ms, requests %v", ours.TTFT.Mean, random.TTFT.Mean, ours.PerReplica)
+	if ours.TTFT.Mean > 1.1*random.TTFT.Mean || slices.Min(ours.PerReplica) == 0 {
+		t.Errorf("%.1f ms for random's %.1f ms, requests %v", ours.TTFT.Mean, random.TTFT.Mean, ours.PerReplica)
+	}
+}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -31,9 +32,39 @@ func TestGuardNeedsHitsEverywhere(t *testing.T) {
 	if random < 270 || random == 300 || len(seen) != 10 {
 		t.Errorf("%d of 300 decisions at random reached %d of 10", random, len(seen))
 	}
-	cands[4].GPU, cands[5].GPU = 0, 0 // two of ten lack it: misses must see load
-	if d := decide(t, p, &Request{Tokens: 1000}, v(), cands); d.Reason == ReasonStale {
-		t.Error("the guard took over although affinity discriminates")
+	cands[4].GPU, cands[5].GPU, cands[6].GPU = 0, 0, 0 // three of ten lack it: misses must see load
+	view = v()
+	for range 300 {
+		if d := decide(t, p, &Request{Tokens: 1000}, view, cands); d.Reason == ReasonStale {
+			t.Fatal("the guard took over although affinity discriminates")
+		}
+	}
+}
+
+// A replica that lacks a hot prompt gets it in time, without flooding it with
+// misses: its odds are those of a holder times how much sooner that computes.
+func TestGuardDrawsThoseThatLackThePrompt(t *testing.T) {
+	v := &View{NowMs: 1_000_000, AgeMs: 100, Peers: 64, Lambda: 9000, MeanS: 0.02, Rand: seeded(5)}
+	cands := idle(10)
+	for i := range cands {
+		cands[i].GPU = 950
+		cands[i].Waiting, cands[i].Prefill, cands[i].FirstToken = i, float64(i), 1_000_000
+	}
+	cands[4].GPU, cands[5].GPU = 0, 0
+	cands[6].Weight = 0.5
+	p, picked := mustNew(t, "ttft", nil), make([]float64, len(cands))
+	for range 20_000 {
+		if d := decide(t, p, &Request{Tokens: 1000}, v, cands); d.Reason == ReasonStale {
+			picked[d.Pos]++
+		}
+	}
+	r := DefaultRates()
+	miss := r.Prefill(50, 1000) / r.Prefill(1000, 1000)
+	holder := (picked[0] + picked[1] + picked[2] + picked[3] + picked[7] + picked[8] + picked[9]) / 7
+	for i, want := range []float64{4: miss, 5: miss, 6: 0.5, 7: 1, 8: 1, 9: 1} {
+		if got := picked[i] / holder; want > 0 && math.Abs(got-want) > 0.15*want {
+			t.Errorf("replica %d was drawn %.2f times as often as the holders, want %.2f", i, got, want)
+		}
 	}
 }
 

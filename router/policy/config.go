@@ -109,7 +109,7 @@ func DefaultConfig() Config {
 		Sticky:     StickyConfig{Share: 0.8, TauSeconds: 2},
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
-			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.9, GuardDepth: 0.5, GuardBand: 0.05,
+			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.8, GuardDepth: 0.5, GuardBand: 0.05,
 			StaleMs: 3000, StaleStay: 1.2, HolderSteps: 3, Spread: 0.1, RoomWeight: 1,
 		},
 		Disagg: defaultDisagg(),

@@ -176,10 +176,12 @@ func (q *query) room(i int) float64 {
 }
 
 // guard notices that the load view is older than the gap between decisions
-// while affinity does not discriminate; then any of the equals is as good, and
-// a random one does not herd. It leaves so many decisions to the score that
-// GuardGap of those are unseen at each replica: that few do not herd either,
-// and they even out what chance heaps up.
+// while affinity hardly discriminates; then one of the equals is as good as
+// another, and a random one does not herd. The few that lack the prompt are
+// drawn too, with odds in inverse of their own prefill, or they would be left
+// out for as long as the prompt stays hot. It leaves so many decisions to the
+// score that GuardGap of those are unseen at each replica: that few do not herd
+// either, and they even out what chance heaps up.
 func (q *query) guard(winner int) (int, bool) {
 	cfg := &q.cfg.TTFT
 	n := float64(len(q.live))
@@ -187,16 +189,24 @@ func (q *query) guard(winner int) (int, bool) {
 	if cfg.GuardGap == 0 || q.view.Peers <= 1 || unseen <= cfg.GuardGap || q.view.Rand.Float64()*unseen < cfg.GuardGap {
 		return 0, false
 	}
-	alike, pos := 0, winner
+	alike, odds := 0, 0.0
 	for _, i := range q.live {
 		near := math.Abs(q.prefill[i]-q.prefill[winner]) <= cfg.GuardBand*q.prefill[winner]
 		if near && float64(q.matched[i]) >= cfg.GuardDepth*float64(q.req.Tokens) {
-			if alike++; q.view.Rand.IntN(alike) == 0 {
-				pos = i
-			}
+			alike++
+		}
+		odds += q.weight(i) / q.prefill[i]
+	}
+	if alike == 0 || float64(alike) < cfg.GuardShare*n {
+		return 0, false
+	}
+	at := q.view.Rand.Float64() * odds
+	for _, i := range q.live {
+		if at -= q.weight(i) / q.prefill[i]; at < 0 {
+			return i, true
 		}
 	}
-	return pos, alike > 0 && float64(alike) >= cfg.GuardShare*n
+	return winner, true // rounding
 }
 
 // session keeps a session at its rendezvous replica while that costs no more
