@@ -6,17 +6,22 @@ import (
 )
 
 // lastCall bounds the wait for a busy program to accept what the kernel has
-// accepted for it.
+// accepted for it; handshake is how long what began to connect may take.
 const (
-	lastCall = 3 * time.Second
-	lastTick = 200 * time.Microsecond
+	lastCall  = 3 * time.Second
+	lastTick  = 200 * time.Microsecond
+	handshake = 50 * time.Millisecond
 )
 
 // closeAfterLastCall closes l in a moment in which no connection waits to be
 // accepted: closing resets those that do, and a balancer that checks passively
-// sends some until the very end. Something else must be accepting all the
-// while.
+// sends some until the very end. So nobody may knock between that moment and
+// the end: where the kernel can, they are refused from the beginning on; else
+// one in some thousand is reset. Something else must be accepting all the while.
 func closeAfterLastCall(l net.Listener) error {
+	if hide(l) {
+		time.Sleep(handshake)
+	}
 	for end := time.Now().Add(lastCall); !closedIdle(l) && time.Now().Before(end); {
 		time.Sleep(lastTick)
 	}
