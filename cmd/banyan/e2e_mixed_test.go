@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/banyan-llm/banyan/router/console"
 )
@@ -129,7 +128,7 @@ func staysAt(t *testing.T, peers []*process, names []string, home string, seed i
 	}
 	talk := opening(seed)
 	for turn := range 4 {
-		time.Sleep(300 * time.Millisecond) // people read; events travel
+		calm(t, peers)
 		replica, reply, cached := peers[turn%len(peers)].say(talk)
 		if replica != home || cached == 0 {
 			t.Errorf("turn %d went to %s with %d cached tokens, home is %s", turn, replica, cached, home)
