@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,31 @@ func TestConsolePagesInABrowser(t *testing.T) {
 			p.judge(server.URL)
 		})
 	}
+}
+
+// A page that was opened while nothing was cached draws the tree once there is
+// one.
+func TestConsoleDrawsATreeThatComesLater(t *testing.T) {
+	b := startBrowser(t)
+	var cached atomic.Bool
+	m := madeUpPages["healthy"]
+	c := console.New(func() *console.Status {
+		s := m.status()
+		if !cached.Load() {
+			s.Prefixes = []console.Prefix{}
+		}
+		return s
+	})
+	server := httptest.NewServer(c.Handler())
+	t.Cleanup(server.Close)
+	t.Cleanup(c.Close)
+	p := b.open(t, server.URL+"/")
+	p.until("the page is live and says that nothing is cached", `document.body.classList.contains('live') &&
+		document.querySelector('.tree').innerText.includes('Nothing is cached yet')`)
+	cached.Store(true)
+	p.until("the tree is drawn", `document.querySelectorAll('#icicle [role=treeitem]').length > 3 &&
+		!document.querySelector('.tree').innerText.includes('Nothing is cached yet')`)
+	p.judge(server.URL)
 }
 
 // With an admin key the browser asks once, and the page, its feed and a drain

@@ -124,7 +124,9 @@ function status(d) {
 let drawn = ''
 const tall = 320
 function icicle(d) {
-  const root = byId('icicle'), wide = root.clientWidth, now = JSON.stringify([d.tree, d.names, wide])
+  const root = byId('icicle')
+  root.classList.toggle('bare', !d.tree.length) // before it is measured: what is hidden has no width
+  const wide = root.clientWidth, now = JSON.stringify([d.tree, d.names, wide])
   if (now === drawn || !wide) return
   drawn = now
   const focused = root.contains(document.activeElement) ? document.activeElement.dataset.key : null
@@ -166,7 +168,6 @@ function icicle(d) {
     e.style.left = 100 * i * step / deepest + '%'
     return e
   }))
-  root.classList.toggle('bare', !d.tree.length)
 }
 new ResizeObserver(() => { if (last) icicle(last); reach() }).observe(byId('icicle').parentElement)
 function light(names, text) {
