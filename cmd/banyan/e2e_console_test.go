@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/banyan-llm/banyan/router/console"
 )
@@ -22,7 +21,7 @@ func TestConsolePage(t *testing.T) {
 	peers := meshOf(t, 2, replicas...)
 	admin := "http://" + peers[0].said["admin"]
 
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, admin+"/v1/watch", nil)
 	if err != nil {
