@@ -99,7 +99,10 @@ func TestConfigurationIsFollowed(t *testing.T) {
 	was := status().Config
 
 	m.put(files(base+"policy: random\nlog: {level: debug}\ngrid: 32\n"+replicas(r0, r1), gossip+"\n"+gossip2))
-	eventually(t, "the new configuration is in force", func() bool { return len(status().Replicas) == 2 && status().Policy == "random" })
+	eventually(t, "the new configuration is in force", func() bool {
+		st := status()
+		return len(st.Replicas) == 2 && st.Policy == "random" && len(st.Config.Restart) > 0
+	})
 	if st := status(); st.Grid != 16 || !slices.Equal(st.Config.Restart, []string{"grid"}) || st.Config.LoadedMs <= was.LoadedMs || st.Config.Hash == was.Hash {
 		t.Errorf("status: grid %d, config %+v, before %+v", st.Grid, st.Config, was)
 	}
