@@ -42,7 +42,7 @@ func newLAN(t *testing.T, names ...string) *lan {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: network namespaces need root")
 	}
-	l := &lan{t: t, prefix: fmt.Sprintf("banyan-e2e-%d-", os.Getpid()), hosts: map[string]string{}}
+	l := &lan{t: t, prefix: fmt.Sprintf("banyan-e2e-%08x-", rand.Uint32()), hosts: map[string]string{}}
 	if out, err := exec.Command("ip", "netns", "add", l.ns("hub")).CombinedOutput(); err != nil {
 		t.Skipf("skipped: network namespaces are not allowed here: %s", out)
 	}
@@ -184,6 +184,13 @@ func (is *island) status(name string) *console.Status {
 	return &st
 }
 
+// told is status of a peer that must answer.
+func (is *island) told(name string) (st *console.Status) {
+	is.t.Helper()
+	eventually(is.t, name+" tells its status", func() bool { st = is.status(name); return st != nil })
+	return st
+}
+
 func alive(st *console.Status) (out []string) {
 	for _, p := range st.Peers {
 		if p.State == "alive" {
@@ -230,14 +237,22 @@ func (is *island) equal() {
 	})
 }
 
+// steadyPeer is the one that nothing happens to: every request through it must
+// be answered.
+const steadyPeer = "p0"
+
 // load lets clients on the bridge talk through every peer, so that both
 // engines keep announcing blocks.
 func (is *island) load(r *record) (end func()) {
 	var sets []talkers
 	for _, name := range is.names {
+		limit := 3 * time.Second // what peers in trouble do not answer is given up
+		if name == steadyPeer {
+			limit = 30 * time.Second
+		}
 		sets = append(sets, talkers{
 			set: name, url: "http://" + is.hosts[name] + ":8080", dial: is.dial, clients: 3, output: [2]int{1, 30},
-			think: [2]time.Duration{10 * time.Millisecond, 150 * time.Millisecond}, turns: 4, limit: 3 * time.Second,
+			think: [2]time.Duration{10 * time.Millisecond, 150 * time.Millisecond}, turns: 4, limit: limit,
 		})
 	}
 	return r.run(sets...)
@@ -357,7 +372,7 @@ func TestFaultsBetweenNetworkNamespaces(t *testing.T) {
 	is.shared("p2", "p0")
 	for range 8 {
 		time.Sleep(500 * time.Millisecond)
-		if st := is.status("p1"); st == nil || !slices.Equal(alive(st), is.names) {
+		if st := is.told("p1"); !slices.Equal(alive(st), is.names) {
 			t.Errorf("a third peer does not see everybody alive during a one-way cut: %v", st)
 			break
 		}
@@ -384,7 +399,7 @@ func TestFaultsBetweenNetworkNamespaces(t *testing.T) {
 
 	steady := 0
 	for _, a := range r.between(begun, time.Now()) {
-		if a.set != "p0" {
+		if a.set != steadyPeer {
 			continue
 		}
 		if steady++; a.err != nil {
