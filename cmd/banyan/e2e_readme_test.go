@@ -50,8 +50,8 @@ func TestTheTenMinutePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := strings.Replace(string(block[1]), "make build\n", "", 1) // the binary is there
-	script = "set -eu\nip link set lo up\n" + script + "\nbin/banyan status --peer 127.0.0.1:8091 --check --wait 20s\nkill -9 $(jobs -p)\n"
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	script = "set -eu\nip link set lo up\n" + script + "\nbin/banyan status --peer 127.0.0.1:8091 --check --wait 60s\nkill -9 $(jobs -p)\n"
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "--net", "bash", "-c", script)
 	cmd.Dir = dir

@@ -162,7 +162,7 @@ func judgeCounts(t *testing.T, peers, replicas []*process, answered, refused int
 		if page := told(t, "status", "--peer", p.said["admin"]); !strings.Contains(page, "0 waiting by class [0 0]") {
 			t.Errorf("the status does not tell of the queue:\n%s", page)
 		}
-		told(t, "status", "--peer", p.said["admin"], "--check", "--wait", "20s")
+		told(t, "status", "--peer", p.said["admin"], "--check", "--wait", "60s")
 	}
 	for _, r := range replicas {
 		finished += series(adminGet(t, "http://"+r.said["http"]+"/metrics"), "vllm:request_success_total", "")
