@@ -22,9 +22,7 @@ var axeCore = sync.OnceValues(func() (string, error) {
 	if err := os.CopyFS(dir, os.DirFS("testdata/axe")); err != nil {
 		return "", err
 	}
-	install := exec.Command("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel", "error")
-	install.Dir = dir
-	if _, err := install.Output(); err != nil {
+	if err := npmInstall(dir); err != nil {
 		return "", err
 	}
 	source, err := os.ReadFile(filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"))
