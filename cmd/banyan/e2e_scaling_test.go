@@ -55,7 +55,7 @@ type tier struct {
 
 func newTier(t *testing.T, replicas []*process) *tier {
 	var cfg strings.Builder
-	fmt.Fprintf(&cfg, "mesh: {insecure: true}\nhttp: {connection_age: %v}\ndrain: {delay: 2500ms, timeout: 20s}\nreplicas:\n", connectionAge)
+	fmt.Fprintf(&cfg, "mesh: {insecure: true}\nhttp: {connection_age: %v}\ndrain: {delay: 2500ms, timeout: 60s}\nlimits: {tokenize: %v}\nreplicas:\n", connectionAge, tokenizeLimit)
 	for i, r := range replicas {
 		fmt.Fprintf(&cfg, "- {name: r%d, url: %q, events: %q, replay: %q, engine: vllm}\n", i, "http://"+r.said["http"], r.said["events"], r.said["replay"])
 	}
@@ -86,7 +86,7 @@ func (tr *tier) start(slot int) {
 }
 
 // drainLimit is how long a peer may take from SIGTERM to its end.
-const drainLimit = 30 * time.Second
+const drainLimit = 90 * time.Second
 
 // term begins the drain of a slot's peer; the function it returns, which may be
 // called late, waits for its clean end.
@@ -132,7 +132,7 @@ func scaleAndRestart(t *testing.T, start func(tr *tier) balancer) {
 		talkers{set: "fast", url: url, clients: 40, output: [2]int{1, 2}, think: [2]time.Duration{0, 60 * time.Millisecond}, turns: 12},
 		talkers{set: "slow", url: url, clients: 16, output: [2]int{60, 220}, think: [2]time.Duration{0, 300 * time.Millisecond}, turns: 6},
 		// Longer than drain.delay and the linger together.
-		talkers{set: "long", url: url, clients: 4, output: [2]int{900, 1100}, turns: 1},
+		talkers{set: "long", url: url, clients: 4, output: [2]int{900, 1100}, turns: 1, limit: time.Minute},
 	)
 	defer end()
 	begun := time.Now()
