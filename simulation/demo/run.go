@@ -18,8 +18,8 @@ var policies = []string{"random", "round_robin", "ttft"}
 
 // Bounds of the demo's waiting.
 const (
-	readyTimeout    = 20 * time.Second
-	convergeTimeout = 10 * time.Second
+	readyTimeout    = 30 * time.Second
+	convergeTimeout = 20 * time.Second
 	stopTimeout     = 10 * time.Second
 	pollEvery       = 20 * time.Millisecond
 )
@@ -182,9 +182,12 @@ func (s *stage) play(ctx context.Context, policy string, r *Report) error {
 // judge compares the peers' digests and sets every check.
 func (s *stage) judge(ctx context.Context, r *Report) {
 	s.say("comparing digests of all peers")
-	err := s.waitFor(ctx, convergeTimeout, "all digests are equal", func() bool { return s.agree(ctx, s.cfg.Peers) == nil })
-	why := s.agree(ctx, s.cfg.Peers)
-	r.Converged = err == nil && why == nil
+	var why error
+	err := s.waitFor(ctx, convergeTimeout, "all digests are equal", func() bool {
+		why = s.agree(ctx, s.cfg.Peers)
+		return why == nil
+	})
+	r.Converged = err == nil
 	streams, facts := 0, uint64(0)
 	for _, st := range s.statuses(ctx) {
 		r.DivergentStreams = max(r.DivergentStreams, st.Mesh.Divergent)
