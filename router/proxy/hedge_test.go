@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -111,15 +112,30 @@ func TestARaceSurvivesFailures(t *testing.T) {
 }
 
 func TestHedgesAreRare(t *testing.T) {
+	// waits says that the next request is not to be answered before its hedge
+	// has come; it comes at once then, or never.
+	var waits atomic.Bool
+	var hedge chan struct{}
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		readAll(r)
-		time.Sleep(30 * time.Millisecond)
+		if waits.Load() {
+			select {
+			case <-hedge:
+			case <-time.After(10 * time.Second):
+			}
+		} else {
+			time.Sleep(30 * time.Millisecond)
+		}
+		ok(w, r)
+	}
+	second := func(w http.ResponseWriter, r *http.Request) {
+		hedge <- struct{}{}
 		ok(w, r)
 	}
 	for name, c := range map[string]struct {
 		change func(*Config)
 		body   string
-		want   int
+		want   int // of 8 requests, evenly
 	}{
 		"whole answers":         {nil, plainChat, 0},
 		"no budget":             {func(c *Config) { c.Hedge.Ratio = 0.01 }, streamedChat, 0},
@@ -127,8 +143,10 @@ func TestHedgesAreRare(t *testing.T) {
 		"percentile yet to be":  {func(c *Config) { c.Hedge = Hedge{Percentile: .5, Ratio: 1} }, streamedChat, 0},
 		"a budget of every 2nd": {func(c *Config) { c.Hedge.Ratio, c.Hedge.After = 0.5, time.Millisecond }, streamedChat, 4},
 	} {
-		g, seen := hedged(t, c.change, slow, slow)
-		for range 8 {
+		hedge = make(chan struct{}, 8)
+		g, seen := hedged(t, c.change, slow, second)
+		for i := range 8 {
+			waits.Store(c.want > 0 && i%(8/c.want) == 8/c.want-1)
 			if a := g.chat(c.body); a.status != 200 {
 				t.Fatalf("%s: %+v", name, a)
 			}
