@@ -76,6 +76,14 @@ func (b *Book) runs() (n int) {
 	return n
 }
 
+// changeText writes a change as a percentage, none without a sign.
+func changeText(share float64) string {
+	if s := fmt.Sprintf("%+.1f %%", 100*share); s != "-0.0 %" && s != "+0.0 %" {
+		return s
+	}
+	return "±0 %"
+}
+
 // tiles sum up; one that has no results is left out.
 func (b *Book) tiles() []Tile {
 	var out []Tile
@@ -83,7 +91,7 @@ func (b *Book) tiles() []Tile {
 	alone := b.at(byPeers, "", lineAlone, 16)
 	if one != nil && many != nil && alone != nil {
 		out = append(out,
-			Tile{fmt.Sprintf("%+.1f %%", 100*(many.TTFT.Mean/one.TTFT.Mean-1)), "mean time to first token with 16 routers instead of one"},
+			Tile{changeText(many.TTFT.Mean/one.TTFT.Mean - 1), "mean time to first token with 16 routers instead of one"},
 			Tile{fmt.Sprintf("%.0f %% → %.0f %%", hitPercent(alone), hitPercent(many)), "prompt tokens cached with 16 routers: sharing nothing → as a mesh"},
 		)
 	}
