@@ -13,6 +13,8 @@ type conn struct {
 	peer    *peer // nil before the hello
 	knownAt int64
 	remote  uint64 // the remote peer's name for this connection, for acks
+	met     bool   // the remote peer has it too: it acknowledged the hello
+	early   *peer  // who acknowledged the hello before its own came
 	version uint8  // agreed
 
 	// Sending. Numbers start at 1 and have no gaps.
@@ -99,6 +101,9 @@ func (c *Core) drop(cn *conn) {
 	p.conns[cn.class] = nil
 	p.reachedAt = c.now
 	c.unsend(p, cn)
+	if cn.class == Fast {
+		c.dropDonor(p) // the next one begins with its digest
+	}
 	if p.dead {
 		return
 	}
@@ -112,7 +117,8 @@ func (c *Core) drop(cn *conn) {
 	c.planDial(p, cn.class)
 }
 
-// unsend takes back what was under way on a connection of p that ended.
+// unsend takes back what was under way on a connection of p that ended. The
+// other side does so too, and what either asked for it asks for again.
 func (c *Core) unsend(p *peer, cn *conn) {
 	if cn.class == Bulk {
 		c.stopSending(p)
@@ -121,8 +127,11 @@ func (c *Core) unsend(p *peer, cn *conn) {
 		p.needFull, p.inDigest = true, false
 		p.scrapes, p.vitals = nil, nil // what was under way is told again
 		p.asks = nil
+		if bulk := p.conns[Bulk]; bulk != nil && bulk.got > 0 {
+			bulk.acked, bulk.ackDue = 0, c.now
+		}
 	}
-	c.dropDonor(p)
+	c.askAgain(p, cn.class)
 }
 
 // planDial sets when to dial a peer next: the smaller id at once, then with
@@ -188,6 +197,9 @@ func (c *Core) attach(cn *conn, p *peer) bool {
 	}
 	p.dialAt[cn.class] = 0
 	p.reachedAt = c.now
+	if cn.early == p {
+		c.applied(cn, 1)
+	}
 	return true
 }
 

@@ -79,9 +79,12 @@ func (c *Core) reply(bulk *conn, d *crdt.Delta, flags uint8) {
 }
 
 // queueCut lets p wait for a snapshot of a stream; several wait for one cut.
+// Who asks again for one that is being sent gave up what came of it.
 func (c *Core) queueCut(p *peer, id crdt.StreamID) {
 	for _, t := range p.sending {
 		if t.stream == id {
+			c.transfer++
+			t.id, t.next = c.transfer, 0
 			return
 		}
 	}

@@ -128,6 +128,8 @@ func (c *Core) greeted(cn *conn, p *peer) {
 		c.sendFullLoads(p)
 		c.sendIntents(p, c.state.Intents())
 		c.sendDigest(p, false)
+	} else {
+		cn.ackDue = c.now // wants wait for it
 	}
 	c.pump(p)
 	c.wake(c.now)

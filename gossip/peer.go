@@ -68,6 +68,12 @@ func (c *Core) peerFor(id crdt.PeerID) *peer {
 // both reports whether both connections stand.
 func (p *peer) both() bool { return p.conns[Fast] != nil && p.conns[Bulk] != nil }
 
+// answers reports whether a want will be answered on the bulk connection that
+// stands here. A want goes by the fast one and may be there before the other
+// end has seen the hello of a new bulk connection: its answer would go the way
+// of the old one.
+func (p *peer) answers() bool { return p.both() && p.conns[Bulk].met }
+
 // memberUp starts or refreshes a peer. The smaller id dials; the other dials
 // too if no connection came within dialLaterMs, and at once if the peer was
 // turned away while it counted as down: it saw the end of a partition first,
@@ -155,6 +161,7 @@ func (c *Core) forget(p *peer) {
 	c.state.DropLoads(p.id)
 	c.stopSending(p)
 	c.dropDonor(p)
+	c.askAgain(p, Bulk)
 	c.clearDivergence(p.id)
 	c.wake(c.now)
 }

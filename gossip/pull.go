@@ -19,6 +19,7 @@ type pull struct {
 	whole  bool  // only a snapshot helps
 	heal   bool  // because of a divergence
 
+	waits   bool  // no donor could be asked when it was looked at last
 	asked   *peer // one want at a time
 	askedAt int64
 	patient bool         // the donor said that a snapshot follows
@@ -96,22 +97,41 @@ func (pl *pull) dropDonor(p *peer) {
 	pl.donors = slices.DeleteFunc(pl.donors, func(d donor) bool { return d.peer == p })
 }
 
-// dropDonor takes a peer whose connection ended out of all pulls.
+// dropDonor takes a peer out of all pulls.
 func (c *Core) dropDonor(p *peer) {
 	for _, pl := range c.pullOrder {
-		pl.dropDonor(p)
-		if pl.asked == p {
+		if pl.donorIndex(p) >= 0 {
+			pl.dropDonor(p)
+			c.again(pl, 0)
+		}
+	}
+}
+
+// askAgain takes back what was asked of p when a connection of a class ended,
+// so that it is asked at once of another donor, or of p over its next one. A
+// snapshot that is coming comes on the bulk one.
+func (c *Core) askAgain(p *peer, class Class) {
+	for _, pl := range c.pullOrder {
+		if pl.asked == p && (class == Bulk || pl.stage == nil) {
 			c.unask(pl)
 			c.unstage(pl)
 			c.again(pl, 0)
 		}
 	}
-	p.wants = 0
+}
+
+// canAsk looks again at the pulls that wait for a donor to be asked.
+func (c *Core) canAsk() {
+	for _, pl := range c.pullOrder {
+		if pl.waits {
+			c.again(pl, 0)
+		}
+	}
 }
 
 // again looks at a pull after wait ms.
 func (c *Core) again(pl *pull, wait int64) {
-	pl.due = c.now + wait
+	pl.due, pl.waits = c.now+wait, false
 	c.wake(pl.due)
 }
 
@@ -209,11 +229,13 @@ func (c *Core) waiting(pl *pull) bool {
 // different donors in parallel.
 func (c *Core) askDonor(pl *pull, mine *crdt.Context) {
 	var best *peer
-	ties := 0
+	ties, wait := 0, int64(wantMs)
 	for _, d := range pl.donors {
 		p := d.peer
 		switch {
-		case !p.both() || p.wants >= c.lim.Wants:
+		case !p.answers():
+		case p.wants >= c.lim.Wants:
+			wait = dirtyMs
 		case best == nil || p.wants < best.wants:
 			best, ties = p, 1
 		case p.wants == best.wants:
@@ -222,11 +244,15 @@ func (c *Core) askDonor(pl *pull, mine *crdt.Context) {
 			}
 		}
 	}
-	if best == nil || pl.whole && c.stages() >= maxStages {
+	switch {
+	case best == nil:
+		c.again(pl, wait)
+		pl.waits = true
+	case pl.whole && c.stages() >= maxStages:
 		c.again(pl, dirtyMs)
-		return
+	default:
+		c.ask(pl, best, mine)
 	}
-	c.ask(pl, best, mine)
 }
 
 func (c *Core) stages() (n int) {
@@ -249,7 +275,7 @@ func (c *Core) askRound(pl *pull, mine *crdt.Context, h spans) {
 	for _, p := range c.order {
 		switch {
 		case pl.denied[p.id]:
-		case p.both() && p.wants < c.lim.Wants:
+		case p.answers() && p.wants < c.lim.Wants:
 			c.ask(pl, p, mine)
 			return
 		case p.both() || p.member && c.now-p.reachedAt < unreachMs:
@@ -258,6 +284,7 @@ func (c *Core) askRound(pl *pull, mine *crdt.Context, h spans) {
 	}
 	if wait {
 		c.again(pl, wantMs)
+		pl.waits = true
 		return
 	}
 	c.emit(Missing{Stream: pl.stream, Spans: h.clone()})

@@ -288,8 +288,11 @@ func (c *Core) ackFrame(cn *conn, r *reader) error {
 			return r.err
 		}
 		of := c.conns[link]
+		if of != nil && of.peer == nil {
+			of.early = cn.peer
+		}
 		if of == nil || of.peer != cn.peer {
-			continue // of a connection that is gone
+			continue // of a connection that is gone, or has no peer yet
 		}
 		if number > of.sent {
 			return fmt.Errorf("ack of frame %d, sent %d", number, of.sent)
@@ -315,6 +318,10 @@ func (c *Core) applied(cn *conn, number uint64) {
 	}
 	cn.inflight = append(cn.inflight[:0], cn.inflight[i:]...)
 	cn.movedAt = c.now
+	if !cn.met {
+		cn.met = true
+		c.canAsk()
+	}
 	switch {
 	case cn.class == Bulk:
 		c.pump(cn.peer)

@@ -56,7 +56,8 @@ func (c *Core) snapshotFrame(cn *conn, r *reader) error {
 		c.stats.Dropped["piece"]++
 		return nil
 	}
-	if pl.stage == nil && pc.i == 0 {
+	if pc.i == 0 && (pl.stage == nil || pl.stage.transfer != pc.transfer) {
+		c.unstage(pl) // the donor began anew
 		c.beginStage(pl, &pc)
 	}
 	s := pl.stage

@@ -47,6 +47,9 @@ var scenes = map[string]func(t *testing.T, w *teller){
 	"second_owner":  sceneSecondOwner,
 	"broken_link":   sceneBrokenLink,
 	"resend":        sceneResend,
+	"want_again":    sceneWantAgain,
+	"snapshot_on":   sceneSnapshotOn,
+	"snapshot_anew": sceneSnapshotAnew,
 	"keys":          sceneKeys,
 }
 
@@ -201,6 +204,54 @@ func sceneResend(t *testing.T, w *teller) {
 	e.Ingest(nodes[0], true, e.Emit(2)...)
 	n.Break(nodes[0], nodes[1])
 	n.RunUntil(5_000, func() bool { return difference(n) == "" })
+}
+
+// behind makes a know 40 slots of a stream that b has never heard of and that
+// only a snapshot brings, one frame at a time and late.
+func behind(t *testing.T, w *teller) (n *gossiptest.Net, a, b *gossiptest.Node) {
+	n, nodes := quietMesh(t, w, 2, gossiptest.Config{State: smallRing, CutMs: 5, Core: gossip.Config{Limits: gossip.Limits{SnapshotBytes: 1}}})
+	a, b = nodes[0], nodes[1]
+	w.quiet = true
+	n.Run(2_500)
+	n.Link(a, b).BulkMs, n.Link(b, a).BulkMs = 30, 30
+	e := n.Engine("http://r")
+	e.Calm = true
+	for _, s := range e.Emit(40) {
+		a.State.Apply(&crdt.Delta{Stream: e.Stream, Epoch: e.Epoch, Anchor: 1, Slots: []crdt.Slot{s}}, n.Now())
+	}
+	n.RunUntil(5_000, func() bool { return b.Core.Stats().Wants > 0 })
+	w.quiet = false
+	return n, a, b
+}
+
+func sceneWantAgain(t *testing.T, w *teller) {
+	n, a, b := behind(t, w)
+	w.say("b has asked; the connection of the answer is replaced; b asks again once a has the new one")
+	n.Connect(b, a, gossip.Bulk, a.ID)
+	n.RunUntil(2_000, func() bool { return difference(n) == "" })
+}
+
+func sceneSnapshotOn(t *testing.T, w *teller) {
+	n, a, b := behind(t, w)
+	w.quiet = true
+	n.RunUntil(1_000, func() bool { return b.Core.Stats().StagedBytes > 0 })
+	w.quiet = false
+	w.say("a snapshot is coming; the connection of the want breaks; the snapshot goes on")
+	n.BreakClass(a, b, gossip.Fast)
+	n.RunUntil(2_000, func() bool { return difference(n) == "" })
+}
+
+func sceneSnapshotAnew(t *testing.T, w *teller) {
+	n, a, b := behind(t, w)
+	w.quiet = true
+	n.RunUntil(1_000, func() bool { return a.Core.Stats().Sent["snapshot"].Frames > 0 })
+	w.quiet = false
+	w.say("a snapshot has begun; the connection of the want breaks before its first piece came; it begins anew")
+	n.BreakClass(a, b, gossip.Fast)
+	n.RunUntil(2_000, func() bool { return difference(n) == "" })
+	if s := b.Core.Stats(); difference(n) != "" || s.Dropped["want"] > 0 {
+		t.Errorf("%s; dropped %v", difference(n), s.Dropped)
+	}
 }
 
 func sceneKeys(t *testing.T, w *teller) {

@@ -119,6 +119,9 @@ func (n *Net) deliver(e *end, bytes int, do func()) {
 		return
 	}
 	at := n.now + l.DelayMs
+	if e.pipe.class == gossip.Bulk {
+		at += l.BulkMs
+	}
 	if n.cfg.JitterMs > 0 {
 		at += n.rng.Int64N(n.cfg.JitterMs + 1)
 	}

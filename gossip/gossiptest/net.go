@@ -46,8 +46,9 @@ type Net struct {
 // Link is one direction between two nodes.
 type Link struct {
 	DelayMs  int64
-	BytesPer int  // bytes a ms; 0 unlimited
-	Cut      bool // nothing arrives; what was sent waits until the connection ends
+	BulkMs   int64 // more of it for frames of bulk connections
+	BytesPer int   // bytes a ms; 0 unlimited
+	Cut      bool  // nothing arrives; what was sent waits until the connection ends
 }
 
 // Node is one peer.
@@ -207,9 +208,16 @@ func (n *Net) Heal() {
 
 // Break ends all connections between two nodes; what was on its way is lost.
 func (n *Net) Break(x, y *Node) {
+	for class := range gossip.Class(gossip.Classes) {
+		n.BreakClass(x, y, class)
+	}
+}
+
+// BreakClass is Break for the connections of one class.
+func (n *Net) BreakClass(x, y *Node, class gossip.Class) {
 	for _, p := range n.pipes {
 		a, b := p.ends[0].node, p.ends[1].node
-		if p.open && (a == x && b == y || a == y && b == x) {
+		if p.open && p.class == class && (a == x && b == y || a == y && b == x) {
 			n.breakPipe(p)
 		}
 	}
