@@ -94,7 +94,7 @@ func TestT1T3AHangingCollectorCostsSpansOnly(t *testing.T) {
 	}))
 	defer hang.Close()
 	defer close(release)
-	tr := begin(t, func(c *Config) { c.Endpoint, c.Queue, c.Timeout = hang.URL, 64, 300*time.Millisecond })
+	tr := begin(t, func(c *Config) { c.Endpoint, c.Queue, c.Timeout = hang.URL, 64, time.Second })
 	for range 10_000 {
 		_, span := tr.Tracer().Start(context.Background(), "work")
 		span.End()
