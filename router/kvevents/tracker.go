@@ -1,6 +1,8 @@
 package kvevents
 
 import (
+	"slices"
+
 	"github.com/banyan-llm/banyan/crdt"
 )
 
@@ -242,6 +244,11 @@ func (t *Tracker) heed() {
 	}
 	t.inc.epoch, t.inc.anchor = t.prior.Epoch, anchor
 	t.stats.Adopted++
+	// A hold that ended in this step may have let slots go that the mesh does
+	// not count to this incarnation.
+	kept := slices.DeleteFunc(t.out.Deliver, func(s crdt.Slot) bool { return s.Seq < anchor })
+	t.stats.Stale += uint64(len(t.out.Deliver) - len(kept))
+	t.out.Deliver = kept
 }
 
 // connected begins to find out which incarnation is at the other end. Without

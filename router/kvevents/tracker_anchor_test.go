@@ -26,3 +26,16 @@ func TestTrackerSettlesHolesBelowItsOwnAnchor(t *testing.T) {
 		t.Errorf("epoch %d anchor %d, want the mesh's %d and 3", out.Epoch, out.Anchor, epoch)
 	}
 }
+
+// A hold ends in the step in which the mesh turns out to know the incarnation
+// by a later anchor: what was held from before that is not of it.
+func TestHeldSlotsBelowTheMeshsAnchorAreDropped(t *testing.T) {
+	tr := NewTracker(true)
+	prior := Prior{Epoch: 1, Anchor: 1, LastSeq: 1}
+	tr.Step(1, prior, Live{crdt.Slot{Seq: 1}})
+	tr.Step(2, prior, Live{crdt.Slot{Seq: 2, TS: 2000}})
+	out := tr.Step(2+holdMs, Prior{Epoch: 2, Anchor: 2, LastSeq: 2}, Tick{})
+	if out.Epoch != 2 || out.Anchor != 2 || len(out.Deliver) != 1 || out.Deliver[0].Seq != 2 || tr.Stats().Stale != 1 {
+		t.Errorf("%+v, %+v", out, tr.Stats())
+	}
+}
