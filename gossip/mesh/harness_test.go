@@ -75,19 +75,20 @@ func key(word string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// quick makes serf notice a death within a second or so.
+// quick makes serf notice a death within a second or two, and no delay of a
+// busy machine for one.
 func quick(c *serf.Config) {
 	c.BroadcastTimeout = time.Second
 	c.LeavePropagateDelay = 200 * time.Millisecond
 	c.ReconnectInterval = 300 * time.Millisecond
 	m := c.MemberlistConfig
-	m.ProbeInterval = 100 * time.Millisecond
-	m.ProbeTimeout = 50 * time.Millisecond
+	m.ProbeInterval = 250 * time.Millisecond
+	m.ProbeTimeout = 200 * time.Millisecond
 	m.SuspicionMult = 2
 	m.SuspicionMaxTimeoutMult = 2
 	m.GossipInterval = 20 * time.Millisecond
 	m.PushPullInterval = time.Second
-	m.TCPTimeout = time.Second
+	m.TCPTimeout = 5 * time.Second
 }
 
 // config is a working configuration of a peer.
@@ -99,7 +100,7 @@ func config(name string, join ...string) Config {
 	return Config{
 		Name: name, PeerID: id, Bind: "127.0.0.1:0", Join: join, Label: "test",
 		Keyring: []string{key("k1")}, Version: "v1", HTTP: "127.0.0.1:8080",
-		Timing: Timing{JoinEvery: 200 * time.Millisecond, Hello: time.Second, Dial: time.Second, Stall: 2 * time.Second},
+		Timing: Timing{JoinEvery: 200 * time.Millisecond, Hello: 4 * time.Second, Dial: 4 * time.Second, Stall: 8 * time.Second},
 		tune:   quick,
 	}
 }
