@@ -175,7 +175,7 @@ func TestNamesBecomeReplicas(t *testing.T) {
 		"--drain.delay", "100ms", "--discovery.dns", "http://localhost:"+port)
 	eventually(t, "the address is a replica", func() bool {
 		q := p.named("127.0.0.1:" + port)
-		return q.State == "up" && q.Engine == "sglang" && q.Source == "dns" && q.Stream.State == "ok"
+		return q.State == "up" && q.Engine == "sglang" && q.Source == "dns" && q.Stream.State == "ok" && len(q.Models) == 1
 	})
 	if replica, _, _ := p.say(opening(1)); replica != "127.0.0.1:"+port {
 		t.Errorf("answered by %s", replica)
