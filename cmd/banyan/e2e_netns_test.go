@@ -121,7 +121,8 @@ func (l *lan) dial(ctx context.Context, network, address string) (net.Conn, erro
 type island struct {
 	*lan
 	cfg   string
-	http  http.Client
+	http  http.Client         // for what peers say of themselves
+	asks  http.Client         // for prompts
 	peers map[string]*process // by name of the namespace
 	names []string
 }
@@ -133,12 +134,13 @@ func newIsland(t *testing.T, peers int) *island {
 	}
 	is := &island{lan: newLAN(t, append(slices.Clone(names), "engines")...), names: names, peers: map[string]*process{}}
 	is.http = http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DialContext: is.dial, DisableKeepAlives: true}}
+	is.asks = http.Client{Timeout: patience / 4, Transport: is.http.Transport}
 	var cfg strings.Builder
 	cfg.WriteString("mesh:\n  insecure: true\n  join: [")
 	for _, name := range names {
 		fmt.Fprintf(&cfg, "'%s:7946', ", is.hosts[name])
 	}
-	cfg.WriteString("]\nhttp: {connection_age: 2s}\ndrain: {delay: 100ms, timeout: 5s}\nlimits: {tokenize: 1s}\nreplicas:\n")
+	cfg.WriteString("]\nhttp: {connection_age: 2s}\ndrain: {delay: 100ms, timeout: 5s}\nlimits: {tokenize: 5s}\nreplicas:\n")
 	for i := range 2 {
 		host := is.hosts["engines"]
 		r := is.lan.launch("engines", "replica", "--name", fmt.Sprintf("r%d", i), "--model", "m",
@@ -283,7 +285,7 @@ type routed struct {
 
 func (is *island) route(name, prompt string) (routed, error) {
 	body, _ := json.Marshal(map[string]any{"model": "m", "messages": []message{{"user", prompt}}, "max_tokens": 2})
-	res, err := is.http.Post("http://"+is.hosts[name]+":8080/v1/chat/completions", "application/json", bytes.NewReader(body))
+	res, err := is.asks.Post("http://"+is.hosts[name]+":8080/v1/chat/completions", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return routed{}, err
 	}
