@@ -10,16 +10,16 @@ import (
 // this package.
 type nullBlocks struct{ sum crdt.Sum }
 
-func (b *nullBlocks) Fold(s *crdt.Slot, _ bool) {
-	_ = s.Ops(func(op *crdt.Op) bool {
+func (b *nullBlocks) Fold(s *crdt.Slot, from crdt.Place, _ bool, max int) (crdt.Place, int) {
+	next, cost, _ := s.Part(new(crdt.Op), from, max, func(op *crdt.Op) {
 		for i := range op.Handles.Len() {
 			b.sum.Facts ^= op.Handles.At(i)
 		}
 		b.sum.Count += uint64(op.Handles.Len())
-		return true
 	})
+	return next, cost
 }
-func (b *nullBlocks) Rewind()                             {}
+func (b *nullBlocks) Rewind(int) int                      { return 0 }
 func (b *nullBlocks) Settle()                             {}
 func (b *nullBlocks) Sum() crdt.Sum                       { return b.sum }
 func (b *nullBlocks) Scan(*crdt.Rows, uint64, int) uint64 { return 0 }

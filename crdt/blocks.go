@@ -4,11 +4,17 @@ package crdt
 // it; router/index implements it on the radix tree, tests with a map. Calls
 // are serialised by the caller of the Stream.
 type Blocks interface {
-	// Fold applies a slot's ops in order. With above, what it replaces is kept
-	// until Rewind, so that the base at the floor can be restored.
-	Fold(s *Slot, above bool)
-	// Rewind undoes every Fold made with above since the last Rewind.
-	Rewind()
+	// Fold applies a slot's ops in order, from the place where the call before
+	// stopped (0: the beginning) until about max blocks are done; it gets on
+	// whatever max is. next is where it stopped, 0 at the end; cost is what was
+	// done, in blocks. Until a slot is done nothing but its rest is folded. With
+	// above, what a Fold replaces is kept until Rewind, so that the base at the
+	// floor can be restored. See Slot.Part.
+	Fold(s *Slot, from Place, above bool, max int) (next Place, cost int)
+	// Rewind undoes the Folds made with above since the last Rewind, about max
+	// blocks of them. Less done than max means that all are undone; until then
+	// Rewind alone is called.
+	Rewind(max int) (done int)
 	// Settle makes everything folded above part of the base: nothing to undo.
 	Settle()
 	// Sum adds up the visible facts (base and overlay).

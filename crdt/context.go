@@ -39,6 +39,42 @@ type Delta struct {
 	Slots  []Slot // whole slots, ascending
 	Lost   []Span // slots declared lost
 	Hints  []Hint // keys of parents, optional
+
+	inspected []inspection // of Slots, by Inspect; else Apply does it
+}
+
+// inspection is what was found out about a slot's body.
+type inspection struct {
+	clears bool
+	err    error
+}
+
+// Inspect looks through the slots ahead of Apply, which need not then: O(ops),
+// for who applies under a lock. Slots is not replaced after it.
+func (d *Delta) Inspect() {
+	d.inspected = make([]inspection, len(d.Slots))
+	for i := range d.Slots {
+		clears, err := d.Slots[i].inspect()
+		d.inspected[i] = inspection{clears, err}
+	}
+}
+
+// inspect is what is known of slot i, or found out now.
+func (d *Delta) inspect(i int) (clears bool, err error) {
+	if len(d.inspected) == len(d.Slots) {
+		return d.inspected[i].clears, d.inspected[i].err
+	}
+	return d.Slots[i].inspect()
+}
+
+// hasValid reports whether any slot may be folded.
+func (d *Delta) hasValid() bool {
+	for i := range d.Slots {
+		if _, err := d.inspect(i); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Hint tells the block key behind a parent handle that the receiver may have

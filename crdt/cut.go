@@ -14,6 +14,7 @@ type Cut struct {
 // BeginCut starts a cut; nil if nothing is known or another cut runs. The
 // caller takes it to its end or aborts it: until then nothing is folded.
 func (s *Stream) BeginCut() *Cut {
+	s.finish()
 	if s.cur == nil || s.cut != nil {
 		return nil
 	}
@@ -52,5 +53,5 @@ func (c *Cut) Abort() {
 		return
 	}
 	c.s.cut = nil
-	c.s.settle(&Outcome{})
+	c.s.settle(&Outcome{}, c.s.cfg.Hold)
 }

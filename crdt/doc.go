@@ -31,6 +31,9 @@
 //	I10 a running load sum is exactly the sum of the registers that count
 //	I11 bytes from outside are bounded before anything is allocated, and never
 //	    panic
+//	I12 a fold that is not at its end (Stream.Unsettled) is brought to it by
+//	    whatever asks or changes the stream: readers of the shown store alone
+//	    see it, block by block
 //
 // A Context names a state: equal contexts have equal facts and equal sums at
 // the floor. With declared losses the join is commutative, idempotent and

@@ -40,7 +40,7 @@ func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
 	if s.cur != nil && d.Epoch == s.cur.epoch {
 		return true
 	}
-	if !hasValid(d.Slots) { // nothing proves the newer incarnation
+	if !d.hasValid() { // nothing proves the newer incarnation
 		out.Invalid = len(d.Slots)
 		return false
 	}
@@ -57,10 +57,6 @@ func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
 	s.replace(x, nowMs)
 	out.NewEpoch = true
 	return true
-}
-
-func hasValid(slots []Slot) bool {
-	return slices.ContainsFunc(slots, func(s Slot) bool { return s.Validate() == nil })
 }
 
 // relabel moves the present incarnation to a higher epoch that was minted for
@@ -162,6 +158,7 @@ func (s *Stream) shadowOf(epoch uint64) int {
 // the slots that came since. It counts as a change of epoch. ok is false if the
 // shadow is gone, or the stream is quarantined, also by this.
 func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
+	s.finish()
 	if s.shadowOf(epoch) < 0 || s.cur == nil || s.quarantined {
 		return out, false
 	}
@@ -177,7 +174,7 @@ func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
 	s.unite(x, wrong)
 	x.blocks.Show()
 	out.NewEpoch = true
-	s.settle(&out)
+	s.settle(&out, s.cfg.Hold)
 	return out, true
 }
 
@@ -185,6 +182,7 @@ func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
 // owner proved that both are one, though no slot kept in common does. ok is
 // false if the shadow is gone.
 func (s *Stream) Reunite(epoch uint64) (out Outcome, ok bool) {
+	s.finish()
 	i := s.shadowOf(epoch)
 	if i < 0 || s.cur == nil {
 		return out, false
@@ -194,7 +192,7 @@ func (s *Stream) Reunite(epoch uint64) (out Outcome, ok bool) {
 	x.epoch = s.cur.epoch
 	s.merge(x)
 	out.Merged = true
-	s.settle(&out)
+	s.settle(&out, s.cfg.Hold)
 	return out, true
 }
 

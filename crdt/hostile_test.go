@@ -61,8 +61,15 @@ func TestBadSlots(t *testing.T) {
 		}
 		p := wide()
 		p.take(onlySlot(t, 5), 1)
-		if out := p.Apply(&crdt.Delta{Epoch: 5, Anchor: 1, Slots: []crdt.Slot{{Seq: 2, Body: body}}}, 0); out.Invalid != 1 || out.NewSlots != 0 {
-			t.Errorf("%s: applied: %+v", name, out)
+		for _, epoch := range []uint64{5, 6} {
+			d := crdt.Delta{Epoch: epoch, Anchor: 1, Slots: []crdt.Slot{{Seq: 2, Body: body}}}
+			if out := p.Apply(&d, 0); out.Invalid != 1 || out.NewSlots != 0 {
+				t.Errorf("%s: applied: %+v", name, out)
+			}
+			d.Inspect()
+			if out := p.Apply(&d, 0); out.Invalid != 1 || out.NewSlots != 0 {
+				t.Errorf("%s: inspected and applied: %+v", name, out)
+			}
 		}
 	}
 	for name, slots := range map[string][]crdt.Slot{

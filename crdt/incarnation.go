@@ -24,6 +24,11 @@ type incarnation struct {
 	folded     int  // so many of above lie on top of the base
 	stale      bool // above changed below folded: rewind before anything else
 
+	// While a fold is not at its end (I12).
+	rewinding bool  // what lies on top is being undone
+	settled   int   // so many of above are in the base, only not below the floor
+	at        Place // how far the first slot that is not folded is
+
 	recent    []Slot    // kept slots <= floor, ascending; owned by the Ring
 	kept      []Slot    // the whole array whose end recent is
 	place     ringPlace // of their last ref; the Ring's

@@ -21,11 +21,13 @@ type Joining struct {
 	piece int
 	over  bool
 	out   Outcome
+	rest  *Outcome // not nil: out with what its folding came to
 }
 
 // BeginJoin checks a snapshot and starts to join it. If our base is not worse
 // its slots are joined at once and nothing is loaded.
 func (s *Stream) BeginJoin(snap *Snapshot, nowMs int64) (*Joining, error) {
+	s.finish()
 	if s.join != nil {
 		return nil, ErrJoining
 	}
@@ -43,6 +45,7 @@ func (s *Stream) BeginJoin(snap *Snapshot, nowMs int64) (*Joining, error) {
 		j.out.Quarantined = true
 	case s.cur != nil && c.Epoch == s.cur.epoch && !j.x.better(s.cur):
 		j.out = s.Apply(snap.above(), nowMs)
+		j.rest = s.rest
 	default:
 		j.x.blocks = s.cfg.Open(c.Epoch)
 		s.join = j
@@ -98,8 +101,13 @@ func (j *Joining) Next(nowMs int64) (done bool, err error) {
 	return false, nil
 }
 
-// Outcome tells what the join did, once it is over.
-func (j *Joining) Outcome() Outcome { return j.out }
+// Outcome tells what the join did, once it is over and the stream settled.
+func (j *Joining) Outcome() Outcome {
+	if j.rest != nil {
+		return *j.rest
+	}
+	return j.out
+}
 
 // Abort gives the join up.
 func (j *Joining) Abort() {
@@ -113,6 +121,7 @@ func (j *Joining) Abort() {
 // meanwhile, and folds every known slot above it again.
 func (j *Joining) finish(nowMs int64) error {
 	s, x, c := j.s, j.x, &j.snap.Context
+	s.finish()
 	if sum := x.blocks.Sum(); sum.Count != j.snap.Base.Count || sum.Facts != j.snap.Base.Facts {
 		j.Abort()
 		return fmt.Errorf("%w: %d facts and not %d, or other ones", ErrSnapshot, sum.Count, j.snap.Base.Count)
@@ -140,7 +149,8 @@ func (j *Joining) finish(nowMs int64) error {
 		j.out.NewEpoch = true
 	}
 	s.mergeShadows(j.snap.Above, &j.out)
-	s.settle(&j.out)
+	s.settle(&j.out, s.cfg.Hold)
+	j.rest = s.rest
 	return nil
 }
 

@@ -1,25 +1,79 @@
 package crdt
 
-// normalise brings an incarnation into canonical form: everything foldable is
-// folded into the base, the rest of T lies on top in order (I1, I3). Cost: the
-// slots folded; with something new below the overlay, also the slots of it.
-func (x *incarnation) normalise(r *Ring) {
+import "math"
+
+// begin starts to bring an incarnation into canonical form: everything
+// foldable is folded into the base, the rest of T lies on top in order (I1,
+// I3). step does it. O(slots above), without any fact.
+func (x *incarnation) begin() {
 	x.jump()
-	n, floor := x.reach()
-	x.absorb(r, n, floor)
-	x.overlay()
+	if x.folded == 0 {
+		return
+	}
+	switch n, _ := x.reach(x.folded); {
+	case n == 0:
+		x.rewinding = x.stale
+	case n == x.folded && !x.stale: // the overlay is the next part of the base
+		x.blocks.Settle()
+		x.settled, x.folded = x.folded, 0
+	default:
+		x.rewinding = true
+	}
 }
 
-// follow folds a slot that comes right after the floor while nothing lies
+// step does about max blocks and slots of what begin began and reports whether
+// the form is canonical. In between the floor is that of the whole slots
+// folded; the next one may be folded in part. Nothing else is done with the
+// incarnation until then (I12).
+func (x *incarnation) step(r *Ring, max int) (done bool) {
+	left := max
+	if x.rewinding && left > 0 {
+		if left -= x.blocks.Rewind(left); left <= 0 {
+			return false
+		}
+		x.folded, x.stale, x.rewinding = 0, false, false
+	}
+	for left > 0 && !x.rewinding {
+		n, floor := x.reach(left)
+		if floor == x.floor {
+			break
+		}
+		left -= x.absorb(r, n, floor, left)
+	}
+	for left > 0 && x.folded < len(x.above) {
+		cost, whole := x.fold(x.folded, true, left)
+		if whole {
+			x.folded++
+		}
+		left -= cost
+	}
+	return left > 0
+}
+
+// fold folds a slot of T, or its next part.
+func (x *incarnation) fold(i int, above bool, max int) (cost int, whole bool) {
+	x.at, cost = x.blocks.Fold(&x.above[i].Slot, x.at, above, max)
+	return cost + 1, x.at == 0
+}
+
+// small reports whether a slot is folded in one step of max blocks. A stored
+// block is 16 bytes of a body.
+func (s *Slot) small(max int) bool { return len(s.Body)/16 < max }
+
+// follow folds a small slot that comes right after the floor while nothing lies
 // above, without a clear: what a stream in order is made of.
-func (x *incarnation) follow(r *Ring, s *Slot) {
-	x.blocks.Fold(s, false)
+func (x *incarnation) follow(r *Ring, s *Slot) (cost int) {
+	_, cost = x.blocks.Fold(s, 0, false, wholeSlot)
 	x.base = x.blocks.Sum()
 	x.sums.put(s.Seq, x.base)
 	x.floor = s.Seq
 	x.note(s.Seq, s.TS)
 	r.keep(x, *s)
+	return cost + 1
 }
+
+// wholeSlot is more than there is.
+const wholeSlot = math.MaxInt32
 
 // jump closes every hole below the last clear of T: what was before it does
 // not matter any more.
@@ -46,12 +100,12 @@ func (x *incarnation) jump() {
 	x.sums = sumRing{} // they were about bases with other voids
 }
 
-// reach counts the slots of T that can be folded into the base, and tells the
-// floor then.
-func (x *incarnation) reach() (n int, floor uint64) {
+// reach counts the slots of T that can be folded into the base, at most limit,
+// and tells the floor then.
+func (x *incarnation) reach(limit int) (n int, floor uint64) {
 	floor = x.floor
 	u := 0
-	for {
+	for n < limit {
 		for u < len(x.lost) && x.lost[u].To <= floor {
 			u++
 		}
@@ -64,26 +118,41 @@ func (x *incarnation) reach() (n int, floor uint64) {
 			return n, floor
 		}
 	}
+	return n, floor
 }
 
-// absorb folds the first n slots of T into the base and moves the floor.
-func (x *incarnation) absorb(r *Ring, n int, floor uint64) {
-	if floor == x.floor {
-		return
-	}
+// absorb folds of the first n slots of T as many into the base as max blocks
+// allow, and moves the floor behind the whole ones; to floor if that is all.
+func (x *incarnation) absorb(r *Ring, n int, floor uint64, max int) (cost int) {
 	done := 0
+	for done < n && cost < max {
+		if x.settled > 0 {
+			x.settled--
+			cost++
+		} else {
+			did, whole := x.fold(done, false, max-cost)
+			if cost += did; !whole {
+				break
+			}
+		}
+		if x.settled == 0 {
+			x.base = x.blocks.Sum()
+			x.sums.put(x.above[done].Seq, x.base)
+		}
+		done++
+	}
 	switch {
-	case x.folded == 0 || n == 0:
-	case !x.stale && n >= x.folded: // the overlay is the next part of the base
-		x.blocks.Settle()
-		done, x.folded = x.folded, 0
-	default:
-		x.rewind()
+	case done == n:
+		x.book(r, n, floor)
+	case done > 0:
+		x.book(r, done, x.above[done-1].Seq)
 	}
-	for i := done; i < n; i++ {
-		x.blocks.Fold(&x.above[i].Slot, false)
-		x.sums.put(x.above[i].Seq, x.blocks.Sum())
-	}
+	return cost
+}
+
+// book moves the floor past the first n slots of T, which are folded, and what
+// is declared lost between.
+func (x *incarnation) book(r *Ring, n int, floor uint64) {
 	for i := range n {
 		s := &x.above[i]
 		if s.clears {
@@ -91,10 +160,9 @@ func (x *incarnation) absorb(r *Ring, n int, floor uint64) {
 		}
 		r.keep(x, s.Slot)
 	}
-	if n > 0 {
-		x.base = x.blocks.Sum()
+	if n == 0 || x.above[n-1].Seq != floor {
+		x.sums.put(floor, x.base)
 	}
-	x.sums.put(floor, x.base)
 	x.dropAbove(n)
 	x.voids = x.voids.union(x.lost.within(x.floor+1, floor))
 	x.lost = x.lost.within(floor+1, MaxSeq)
@@ -106,30 +174,19 @@ func (x *incarnation) dropAbove(n int) {
 	for i := range n {
 		x.aboveBytes -= slotCost(&x.above[i].Slot)
 	}
-	rest := copy(x.above, x.above[n:])
-	clear(x.above[rest:])
-	x.above = x.above[:rest]
+	rest := len(x.above) - n
+	if rest <= max(n, 64) {
+		copy(x.above, x.above[n:])
+		clear(x.above[rest:])
+		x.above = x.above[:rest]
+	} else { // so that many a step costs no more than one
+		clear(x.above[:n])
+		x.above = x.above[n:]
+	}
 	if rest == 0 {
 		x.aboveSet = x.aboveSet[:0]
 	} else if n > 0 {
 		x.aboveSet = x.aboveSet.within(x.above[0].Seq, MaxSeq)
 	}
 	x.folded = max(0, x.folded-n)
-}
-
-func (x *incarnation) rewind() {
-	if x.folded > 0 {
-		x.blocks.Rewind()
-	}
-	x.folded, x.stale = 0, false
-}
-
-// overlay folds the rest of T on top of the base.
-func (x *incarnation) overlay() {
-	if x.stale {
-		x.rewind()
-	}
-	for ; x.folded < len(x.above); x.folded++ {
-		x.blocks.Fold(&x.above[x.folded].Slot, true)
-	}
 }

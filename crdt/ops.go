@@ -42,6 +42,61 @@ func (s *Slot) First(op *Op) (ok bool) {
 	return err == nil && op.Handles.Len() > 0
 }
 
+// Place is how far a slot is folded: the op at a byte and a page of it.
+type Place uint64
+
+const placeOp = 32 // bits 0-31 are the page
+
+// Part is OpsInto for a part of the ops: from a place on until about max
+// blocks were told; an op or page is told whatever max is. It returns where the
+// next part begins, 0 if there is none, and how many blocks were told, an op
+// counting as one more. A run that is cut goes on as one below its last handle
+// told, with Inside set: parts are told as the whole would be. O(ops told).
+func (s *Slot) Part(op *Op, from Place, max int, fn func(*Op)) (next Place, told int, err error) {
+	at, page := int(from>>placeOp), int(from&(1<<placeOp-1))
+	for at < len(s.Body) {
+		if told > 0 && told >= max {
+			return Place(at)<<placeOp | Place(page), told, nil
+		}
+		size, err := op.parse(s.Body[at:])
+		if err != nil {
+			return 0, told, err
+		}
+		pages, each := op.Handles.Len(), op.Blocks()
+		n := pages - page
+		if room := (max - told) / each; room < n {
+			n = room
+			if n < 1 {
+				n = 1
+			}
+		}
+		if n < pages {
+			op.cut(page, n)
+		}
+		fn(op)
+		told += 1 + n*each
+		if page += n; page == pages {
+			at, page = at+size, 0
+		}
+	}
+	return 0, told, nil
+}
+
+// Blocks is how many blocks a page of the op stands for: one at least.
+func (op *Op) Blocks() int { return max(op.PerPage, 1) }
+
+// cut leaves n pages of an op, from page on.
+func (op *Op) cut(page, n int) {
+	if page > 0 && op.Kind == OpStore {
+		op.HasParent, op.Parent, op.Root, op.Inside = true, op.Handles.At(page-1), 0, true
+	}
+	op.Handles = op.Handles[8*page : 8*(page+n) : 8*(page+n)]
+	if op.PerPage > 0 {
+		from, to := 8*page*op.PerPage, 8*(page+n)*op.PerPage
+		op.Hashes = op.Hashes[from:to:to]
+	}
+}
+
 // Validate reports whether the slot may be folded: its number fits a Meta and
 // its body is whole, bounded and in the form Builder writes. O(ops), not
 // O(blocks).

@@ -6,6 +6,7 @@ package crdt
 // one that c built over a hole. A delta without slots and losses means that c
 // lacks nothing.
 func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
+	s.finish()
 	x := s.cur
 	d.Stream = s.cfg.ID
 	if x == nil || c.Epoch > x.epoch {
@@ -87,6 +88,7 @@ func (x *incarnation) lacked(from uint64, c *Context, maxBytes int) []Slot {
 // Slots returns those of the wanted slots that are still kept, ascending for
 // ascending spans, at most maxBytes of bodies (at least one slot).
 func (s *Stream) Slots(epoch uint64, want []Span, maxBytes int) []Slot {
+	s.finish()
 	x := s.cur
 	if x == nil || x.epoch != epoch {
 		return nil

@@ -39,6 +39,7 @@ type Op struct {
 	Parent    uint64
 	Root      uint64
 	PerPage   int
+	Inside    bool // Parent is the block before in the same run: see Slot.Part
 
 	// Group is the engine's cache group; Main is false if the group does not
 	// describe the whole prefix (sliding window, mamba): the fold ignores the op.

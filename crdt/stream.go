@@ -35,6 +35,9 @@ type StreamConfig struct {
 	// its own with the default budget.
 	Ring   *Ring
 	Limits Limits
+	// Hold is how many blocks one call folds, about; what is left is for Step.
+	// 0: no bound.
+	Hold int
 }
 
 // Stream is what one peer knows of one engine's log, and through Blocks the
@@ -47,6 +50,7 @@ type Stream struct {
 	fence uint64       // highest epoch ever taken; nothing below it comes back (I4)
 	cut   *Cut         // being cut: nothing of cur is folded until it ends
 	join  *Joining     // being loaded
+	rest  *Outcome     // of the call whose folding is not at its end (I12)
 
 	shadows     []shadow // outranked incarnations, newest last
 	bumps       []int64  // ms of epoch changes within the last minute
@@ -63,6 +67,9 @@ func NewStream(cfg StreamConfig) *Stream {
 		cfg.Ring = NewRing(0)
 	}
 	cfg.Limits.fill()
+	if cfg.Hold <= 0 {
+		cfg.Hold = wholeSlot
+	}
 	return &Stream{cfg: cfg}
 }
 
@@ -70,8 +77,9 @@ func NewStream(cfg StreamConfig) *Stream {
 // slots' bodies are kept; d's slices are not. A slot that fails Validate is
 // counted and ignored. While a snapshot is cut slots are accepted and folded
 // when it ends. Cost: the new slots' folds, plus those of the overlay if
-// something new lies below it.
+// something new lies below it; see Unsettled for what is over Hold.
 func (s *Stream) Apply(d *Delta, nowMs int64) Outcome {
+	s.finish()
 	var out Outcome
 	if !s.enter(d, nowMs, &out) {
 		return out
@@ -81,14 +89,15 @@ func (s *Stream) Apply(d *Delta, nowMs int64) Outcome {
 	// With nothing to wait for and nothing to compare, slots in order need not
 	// pass through T.
 	plain := s.cut == nil && len(s.shadows) == 0 && len(x.lost) == 0 && len(d.Hints) == 0
+	left := s.cfg.Hold
 	for i := range d.Slots {
-		clears, err := d.Slots[i].inspect()
+		clears, err := d.inspect(i)
 		if err != nil {
 			out.Invalid++
 			continue
 		}
-		if !clears && plain && len(x.above) == 0 && d.Slots[i].Seq == x.floor+1 {
-			x.follow(s.cfg.Ring, &d.Slots[i])
+		if !clears && plain && len(x.above) == 0 && d.Slots[i].Seq == x.floor+1 && d.Slots[i].small(left) {
+			left -= x.follow(s.cfg.Ring, &d.Slots[i])
 			out.NewSlots++
 			continue
 		}
@@ -110,7 +119,7 @@ func (s *Stream) Apply(d *Delta, nowMs int64) Outcome {
 		h.Hint(d.Hints)
 	}
 	s.mergeShadows(d.Slots, &out)
-	s.settle(&out)
+	s.settle(&out, left)
 	return out
 }
 
@@ -122,21 +131,34 @@ type Hinter interface {
 
 // Declare marks slots lost: an ingest owner's word, after nobody had them.
 func (s *Stream) Declare(lost []Span, nowMs int64) Outcome {
+	s.finish()
 	if s.cur == nil {
 		return Outcome{}
 	}
 	return s.Apply(&Delta{Stream: s.cfg.ID, Epoch: s.cur.epoch, Anchor: s.cur.anchor, Lost: lost}, nowMs)
 }
 
-// settle normalises the present incarnation and holds its limits.
-func (s *Stream) settle(out *Outcome) {
+// settle normalises the present incarnation, or begins to, and holds its
+// limits.
+func (s *Stream) settle(out *Outcome, max int) {
 	x := s.cur
 	if s.cut != nil && s.over(x) {
 		s.cut = nil // a snapshot is easier given up than the stream
 	}
 	if s.cut == nil {
-		x.normalise(s.cfg.Ring)
+		x.begin()
+		if !x.step(s.cfg.Ring, max) {
+			rest := *out
+			s.rest = &rest
+			return
+		}
 	}
+	s.settled(out)
+}
+
+// settled holds the limits of what is folded.
+func (s *Stream) settled(out *Outcome) {
+	x := s.cur
 	if s.over(x) {
 		// Invariant I7: a peer over its limits never declares losses.
 		s.drop(x)
@@ -146,6 +168,35 @@ func (s *Stream) settle(out *Outcome) {
 	}
 	out.Floor = x.floor
 	out.Holes = x.holes()
+}
+
+// Unsettled is not nil while the folding that a call began is not at its end:
+// then the call's outcome, which is whole once Unsettled is nil again. Nothing
+// but Step may be called meanwhile for a bounded cost: whatever asks or changes
+// the stream ends the folding first (I12). Readers of the shown store see
+// single blocks as before or as after.
+func (s *Stream) Unsettled() *Outcome { return s.rest }
+
+// Step goes on with the folding, about max blocks, and reports whether it is at
+// its end.
+func (s *Stream) Step(max int) (done bool) {
+	if s.rest == nil {
+		return true
+	}
+	if !s.cur.step(s.cfg.Ring, max) {
+		return false
+	}
+	out := s.rest
+	s.rest = nil
+	s.settled(out)
+	return true
+}
+
+// finish ends the folding.
+func (s *Stream) finish() {
+	for s.rest != nil {
+		s.Step(wholeSlot)
+	}
 }
 
 // over reports whether an incarnation exceeds the limits.
@@ -179,7 +230,7 @@ func (s *Stream) Forget() {
 	if s.join != nil {
 		s.join.Abort()
 	}
-	s.cur, s.cut, s.shadows = nil, nil, nil
+	s.cur, s.cut, s.rest, s.shadows = nil, nil, nil, nil
 }
 
 // Close forgets the stream for good. It must not be used again.
@@ -199,6 +250,7 @@ func (s *Stream) Epoch() uint64 {
 // Last is the highest known slot and the engine's time of it (microseconds);
 // zeros while nothing is known.
 func (s *Stream) Last() (seq uint64, ts int64) {
+	s.finish()
 	if s.cur == nil {
 		return 0, 0
 	}
@@ -216,6 +268,7 @@ func (s *Stream) Blocks() Blocks {
 // MaxVoid is the highest slot declared lost below the floor; 0 none. A fact
 // stored last below it is suspect: its removal may be what was lost.
 func (s *Stream) MaxVoid() uint64 {
+	s.finish()
 	if s.cur == nil || len(s.cur.voids) == 0 {
 		return 0
 	}
@@ -224,6 +277,7 @@ func (s *Stream) MaxVoid() uint64 {
 
 // Context returns a copy of what is known. O(spans + slots above the floor).
 func (s *Stream) Context() Context {
+	s.finish()
 	if s.cur == nil {
 		return Context{}
 	}
@@ -239,6 +293,7 @@ func (x *incarnation) context() Context {
 
 // Digest returns the context and the sum of the base.
 func (s *Stream) Digest() Digest {
+	s.finish()
 	if s.cur == nil {
 		return Digest{}
 	}
@@ -248,6 +303,7 @@ func (s *Stream) Digest() Digest {
 // SumAt returns the sum the base had at a floor, if it was among the last 64
 // slots folded.
 func (s *Stream) SumAt(epoch, floor uint64) (Sum, bool) {
+	s.finish()
 	x := s.cur
 	switch {
 	case x == nil || x.epoch != epoch:
@@ -261,6 +317,7 @@ func (s *Stream) SumAt(epoch, floor uint64) (Sum, bool) {
 // Holes lists at most max missing ranges between the floor and the highest
 // known slot.
 func (s *Stream) Holes(max int) []Span {
+	s.finish()
 	if s.cur == nil {
 		return nil
 	}

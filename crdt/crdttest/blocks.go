@@ -63,15 +63,15 @@ func (b *MapBlocks) Metas() map[Entry]crdt.Meta {
 	return out
 }
 
-// Fold applies a slot's ops.
-func (b *MapBlocks) Fold(s *crdt.Slot, above bool) {
+// Fold applies a slot's ops or a part of them.
+func (b *MapBlocks) Fold(s *crdt.Slot, from crdt.Place, above bool, max int) (next crdt.Place, cost int) {
 	if b.Dropped {
 		panic("invariant: a dropped store is not used")
 	}
 	if above && b.undo == nil {
 		b.undo = make(map[Entry]*Fact)
 	}
-	err := s.Ops(func(op *crdt.Op) bool {
+	next, cost, err := s.Part(new(crdt.Op), from, max, func(op *crdt.Op) {
 		switch {
 		case op.Kind == crdt.OpClear:
 			b.clear()
@@ -81,11 +81,11 @@ func (b *MapBlocks) Fold(s *crdt.Slot, above bool) {
 		default:
 			b.remove(op)
 		}
-		return true
 	})
 	if err != nil {
 		panic("invariant: a slot was validated before it was folded: " + err.Error())
 	}
+	return next, cost
 }
 
 func (b *MapBlocks) clear() {
@@ -221,17 +221,22 @@ func (b *MapBlocks) SetKeys(e Entry, before uint64, keys []uint64) {
 	}
 }
 
-// Rewind restores what the overlay touched.
-func (b *MapBlocks) Rewind() {
-	undo := b.undo
-	b.undo = nil
-	for e, f := range undo {
+// Rewind restores some of what the overlay touched.
+func (b *MapBlocks) Rewind(max int) (done int) {
+	for e, f := range b.undo {
+		if done == max {
+			return done
+		}
+		done++
+		delete(b.undo, e)
 		if f == nil {
 			b.put(e, Fact{})
 		} else {
 			b.put(e, *f)
 		}
 	}
+	b.undo = nil
+	return done
 }
 
 // Settle makes the overlay part of the base.

@@ -151,5 +151,5 @@ func (s *streams) Corrupt(id crdt.StreamID) {
 	if err != nil {
 		panic("invariant: " + err.Error())
 	}
-	b.Fold(&slot, false)
+	b.Fold(&slot, 0, false, math.MaxInt)
 }

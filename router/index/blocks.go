@@ -93,26 +93,34 @@ func (b *blocks) release(effective uint64) {
 	}
 }
 
-// Fold applies one slot. O(ops), one tree descent per run.
-func (b *blocks) Fold(s *crdt.Slot, above bool) {
-	err := s.OpsInto(&b.op, func(op *crdt.Op) bool {
-		switch op.Kind {
-		case crdt.OpClear:
+// aboveCost is what a fact folded above the floor or rewound costs, in facts
+// folded below it: what it was is copied, and put back one by one.
+const aboveCost = 2
+
+// Fold applies a slot or a part of one. O(ops), one tree descent per run.
+func (b *blocks) Fold(s *crdt.Slot, from crdt.Place, above bool, max int) (next crdt.Place, cost int) {
+	each := 1
+	if above {
+		each = aboveCost
+	}
+	next, cost, err := s.Part(&b.op, from, max/each, func(op *crdt.Op) {
+		b.x.held += each
+		switch {
+		case op.Kind == crdt.OpClear:
 			b.clear()
-		case crdt.OpRemove:
-			if op.Main {
-				b.remove(op, above)
-			}
-		case crdt.OpStore:
-			if op.Main {
-				b.store(op, s.Seq, above)
-			}
+		case !op.Main:
+		case op.Kind == crdt.OpRemove:
+			b.x.held += each * op.Handles.Len()
+			b.remove(op, above)
+		default:
+			b.x.held += each * op.Handles.Len() * op.Blocks()
+			b.store(op, s.Seq, above)
 		}
-		return true
 	})
 	if err != nil {
 		panic("invariant: a slot was validated before it was applied: " + err.Error())
 	}
+	return next, each * cost
 }
 
 // clear empties the incarnation in O(1): the facts are dropped in steps later.
@@ -145,7 +153,6 @@ func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {
 			b.save(h)
 		}
 	}
-	b.x.held += len(handles)
 	put := func(old crdt.Meta) crdt.Meta { return old.Store(op.Mode, op.Tier, seq) }
 	if op.PerPage == 0 {
 		for _, h := range handles {
@@ -159,7 +166,10 @@ func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {
 	}
 	parent := b.effective(op.Parent, op.Space)
 	key, ok := b.keyOf(parent)
-	if !ok && op.Space != 0 {
+	switch {
+	case op.Inside:
+		ok = b.loose[parent] == nil // its run's other parts may have been linked since
+	case !ok && op.Space != 0:
 		key, ok = b.keyOf(op.Parent)
 	}
 	if ok {
@@ -287,7 +297,6 @@ func (b *blocks) remove(op *crdt.Op, above bool) {
 			b.save(h)
 		}
 	}
-	b.x.held += len(handles)
 	drop := func(old crdt.Meta) crdt.Meta { return old.Remove(op.Mode, op.Tier) }
 	if len(b.loose) > 0 {
 		linked := handles[:0]

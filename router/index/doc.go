@@ -14,9 +14,10 @@
 // I4: Sum changes in the same call as the facts it adds up.
 // I5: after Rewind the facts are those of the base at the floor, exactly.
 // I6: no call holds the writer for more than a bounded number of facts, some
-// 4,096: long deltas are joined in parts, and clearing, loading, cutting,
-// linking, counting, ranking and expiry go in steps. A single slot is one hold,
-// as is the folding of an overlay: both are bounded by bytes (crdt).
+// 4,096 looked at or 1,024 folded: long deltas and slots are folded, overlays
+// undone and orphans linked in steps, and so are clearing, loading, cutting,
+// counting, ranking and expiry. Between the steps of a fold other streams are
+// written to; whoever comes for the same stream helps it to its end first.
 // I7: once counted, the number of suspects is that of the facts stored last
 // before the highest slot lost which no answer confirmed since.
 // I8: keys learned from answers, hints and other peers never change a fact,

@@ -7,8 +7,9 @@ import (
 
 // How much is done while mu is held (I6), under 1 ms.
 const (
-	holdFacts = 4096
-	holdBytes = 64 << 10 // of slot bodies, about as many facts
+	holdFacts = 4096     // looked at
+	foldFacts = 1024     // folded or linked
+	holdBytes = 16 << 10 // of slot bodies, about as many facts
 )
 
 // locked runs f as the writer.
@@ -21,42 +22,74 @@ func (x *Index) locked(f func()) {
 }
 
 // on runs f as the writer of one stream (nil if it is not known). What f made
-// necessary (linking many orphans, counting suspects after a loss) is done in
-// further holds, and nothing else happens to the stream until then.
+// necessary (folding the rest of long slots, linking many orphans, counting
+// suspects after a loss) is done in further holds, and nothing else happens to
+// the stream until then: whoever comes meanwhile helps first.
 func (x *Index) on(id crdt.StreamID, nowMs int64, f func(s *crdt.Stream)) {
 	for done, more := false, true; more; {
 		x.locked(func() {
 			x.now = max(x.now, nowMs)
 			s := x.streams[id]
-			if b := blocksOf(s); b != nil && b.unfinished() {
-				b.step()
-				more = !done || b.unfinished()
+			if b := blocksOf(s); b != nil && b.unfinished(s) {
+				more = x.step(s, b) || !done
 				return
 			}
 			f(s)
 			if s == nil {
 				s = x.streams[id]
 			}
-			b := blocksOf(s)
-			if b != nil {
-				b.notice(s.MaxVoid(), x.now)
-			}
-			done, more = true, b != nil && b.unfinished()
+			done, more = true, x.after(s)
 		})
 	}
 }
 
-// unfinished reports whether work was put off.
-func (b *blocks) unfinished() bool { return b.counting || len(b.todo) > 0 }
+// settled takes mu when no slot of the stream is folded in part, and returns
+// the stream, nil if it is not known.
+func (x *Index) settled(id crdt.StreamID) *crdt.Stream {
+	x.mu.Lock()
+	for {
+		s := x.streams[id]
+		if s == nil || s.Unsettled() == nil {
+			return s
+		}
+		x.held = 0
+		x.step(s, blocksOf(s))
+		x.worst = max(x.worst, x.held)
+		x.mu.Unlock()
+		x.mu.Lock()
+	}
+}
 
-// step does a piece of what was put off. Links go first: a count wants the
-// facts to lie still.
-func (b *blocks) step() {
-	if len(b.todo) > 0 {
+// unfinished reports whether work on the store's stream was put off.
+func (b *blocks) unfinished(s *crdt.Stream) bool {
+	return s.Unsettled() != nil || b.counting || len(b.todo) > 0
+}
+
+// step does a piece of what was put off and reports whether there is more.
+// Links go before folding, lest they pile up, and a count wants the facts to
+// lie still.
+func (x *Index) step(s *crdt.Stream, b *blocks) (more bool) {
+	switch {
+	case len(b.todo) > 0:
 		b.links()
-	} else {
+	case s.Unsettled() != nil:
+		s.Step(x.hold)
+	default:
 		b.count(holdFacts)
 	}
+	return x.after(s)
+}
+
+// after notices what a hold brought and reports whether there is more to do.
+func (x *Index) after(s *crdt.Stream) (more bool) {
+	b := blocksOf(s)
+	if b == nil {
+		return false
+	}
+	if s.Unsettled() == nil {
+		b.notice(s.MaxVoid(), x.now)
+	}
+	return b.unfinished(s)
 }
 
 // blocksOf is the store of the stream's present incarnation; nil if there is
@@ -73,7 +106,7 @@ func blocksOf(s *crdt.Stream) *blocks {
 // between which others may write (I6).
 func (x *Index) Apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
 	if holdable(d.Slots) == len(d.Slots) {
-		return x.apply(d, nowMs)
+		return x.applyPart(d, nowMs)
 	}
 	for slots := d.Slots; ; {
 		part := *d
@@ -82,7 +115,7 @@ func (x *Index) Apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
 		if len(slots) > 0 {
 			part.Lost, part.Hints = nil, nil // what was declared lost may be in the rest
 		}
-		got := x.apply(&part, nowMs)
+		got := x.applyPart(&part, nowMs)
 		got.NewSlots += out.NewSlots
 		got.Conflicts += out.Conflicts
 		got.Invalid += out.Invalid
@@ -105,9 +138,20 @@ func holdable(slots []crdt.Slot) (n int) {
 	return n
 }
 
+// applyPart joins a part. A long slot, which is one alone, is looked through
+// before mu is taken.
+func (x *Index) applyPart(d *crdt.Delta, nowMs int64) crdt.Outcome {
+	if len(d.Slots) != 1 || len(d.Slots[0].Body) <= holdBytes {
+		return x.apply(d, nowMs)
+	}
+	long := *d
+	long.Inspect()
+	return x.apply(&long, nowMs)
+}
+
 // apply joins a delta in one hold, and in further ones what was put off.
 func (x *Index) apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
-	out, done, more := x.applyNow(d, nowMs)
+	out, rest, done, more := x.applyNow(d, nowMs)
 	switch {
 	case !done:
 		x.on(d.Stream, nowMs, func(s *crdt.Stream) {
@@ -115,6 +159,7 @@ func (x *Index) apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
 				s = x.streamLocked(d.Stream)
 			}
 			out = s.Apply(d, nowMs)
+			rest = s.Unsettled()
 			if out.NewSlots > 0 {
 				x.Ref(d.Stream).lastSlot.Store(nowMs)
 			}
@@ -122,18 +167,22 @@ func (x *Index) apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
 	case more:
 		x.on(d.Stream, nowMs, func(*crdt.Stream) {})
 	}
+	if rest != nil {
+		return *rest
+	}
 	return out
 }
 
 // applyNow is the part of apply that nearly always is all of it: the stream is
-// known and has nothing to finish before. more reports that it has now.
-func (x *Index) applyNow(d *crdt.Delta, nowMs int64) (out crdt.Outcome, done, more bool) {
+// known and has nothing to finish before. more reports that it has now; rest is
+// the outcome then, if slots are folded in part.
+func (x *Index) applyNow(d *crdt.Delta, nowMs int64) (out crdt.Outcome, rest *crdt.Outcome, done, more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.streams[d.Stream]
 	b := blocksOf(s)
-	if b == nil || b.unfinished() {
-		return out, false, false
+	if b == nil || b.unfinished(s) {
+		return out, nil, false, false
 	}
 	x.now = max(x.now, nowMs)
 	x.held = 0
@@ -142,12 +191,10 @@ func (x *Index) applyNow(d *crdt.Delta, nowMs int64) (out crdt.Outcome, done, mo
 	if out.NewSlots > 0 {
 		b.ref.lastSlot.Store(nowMs)
 	}
-	if b = blocksOf(s); b != nil {
-		b.notice(s.MaxVoid(), x.now)
-		more = b.unfinished()
-	}
+	rest = s.Unsettled()
+	more = x.after(s)
 	x.worst = max(x.worst, x.held)
-	return out, true, more
+	return out, rest, true, more
 }
 
 // prefetchSlots is how many slots' first blocks are looked for ahead.

@@ -35,7 +35,7 @@ func TestNoHoldIsLong(t *testing.T) {
 	if st := x.Stats(); st.Facts != facts+1 || st.Loose != 0 {
 		t.Fatalf("%+v, want %d facts, all linked", st, facts+1)
 	}
-	x.worst = 0 // refolding the overlay is one hold: its slots are bounded by bytes (crdt)
+	worst(x, "a refolded overlay")
 	x.Declare(testStream, 1, []crdt.Span{{From: 102, To: 102}}, 3)
 	if st := x.Stats(); st.Suspect != 100*run+1 {
 		t.Fatalf("%d suspects, want %d", st.Suspect, 100*run+1)

@@ -29,6 +29,7 @@ type Index struct {
 	dropping []radix.Holder // of tree, to be cleared in steps
 	guess    *guesses
 	now      int64 // latest time told, ms
+	hold     int   // facts folded in one hold
 	held     int   // facts handled since mu was taken
 	worst    int   // most facts handled in one hold (I6)
 
@@ -40,7 +41,7 @@ type Index struct {
 func New(cfg Config) *Index {
 	x := &Index{
 		hasher: cfg.Hasher, tree: radix.NewTree(radix.TreeConfig{}), guesses: radix.NewTree(radix.TreeConfig{}),
-		ring: crdt.NewRing(cfg.RingBytes), streams: map[crdt.StreamID]*crdt.Stream{}, refs: map[crdt.StreamID]*Ref{},
+		ring: crdt.NewRing(cfg.RingBytes), streams: map[crdt.StreamID]*crdt.Stream{}, refs: map[crdt.StreamID]*Ref{}, hold: foldFacts,
 	}
 	x.guess = newGuesses(x, cfg.Predictions)
 	x.readers.New = func() any { return &readers{x.tree.NewReader(), x.guesses.NewReader()} }
@@ -78,7 +79,7 @@ func (x *Index) streamLocked(id crdt.StreamID) *crdt.Stream {
 	if s == nil {
 		ref := x.Ref(id)
 		s = crdt.NewStream(crdt.StreamConfig{
-			ID: id, Ring: x.ring,
+			ID: id, Ring: x.ring, Hold: x.hold,
 			Open: func(uint64) crdt.Blocks { return newBlocks(x, ref) },
 		})
 		x.streams[id] = s
@@ -106,9 +107,8 @@ func (x *Index) Streams(dst []crdt.StreamID) []crdt.StreamID {
 
 // Digest returns a stream's context and the sum of its base.
 func (x *Index) Digest(id crdt.StreamID) (crdt.Digest, bool) {
-	x.mu.Lock()
+	s := x.settled(id)
 	defer x.mu.Unlock()
-	s := x.streams[id]
 	if s == nil || s.Epoch() == 0 {
 		return crdt.Digest{}, false
 	}
@@ -126,9 +126,9 @@ func digestOf(s *crdt.Stream) crdt.Digest {
 
 // SumAt returns the base sum at a recent floor.
 func (x *Index) SumAt(id crdt.StreamID, epoch, floor uint64) (crdt.Sum, bool) {
-	x.mu.Lock()
+	s := x.settled(id)
 	defer x.mu.Unlock()
-	if s := x.streams[id]; s != nil {
+	if s != nil {
 		return s.SumAt(epoch, floor)
 	}
 	return crdt.Sum{}, false
@@ -136,9 +136,9 @@ func (x *Index) SumAt(id crdt.StreamID, epoch, floor uint64) (crdt.Sum, bool) {
 
 // Since cuts what the owner of a context lacks; see crdt.Stream.
 func (x *Index) Since(id crdt.StreamID, c *crdt.Context, maxBytes int) (crdt.Delta, bool) {
-	x.mu.Lock()
+	s := x.settled(id)
 	defer x.mu.Unlock()
-	if s := x.streams[id]; s != nil {
+	if s != nil {
 		d, ok := s.Since(c, maxBytes)
 		if b := blocksOf(s); b != nil && ok {
 			d.Hints = b.hints(maxHints)
@@ -150,9 +150,9 @@ func (x *Index) Since(id crdt.StreamID, c *crdt.Context, maxBytes int) (crdt.Del
 
 // Slots returns those of the wanted slots that are still kept.
 func (x *Index) Slots(id crdt.StreamID, epoch uint64, want []crdt.Span, maxBytes int) []crdt.Slot {
-	x.mu.Lock()
+	s := x.settled(id)
 	defer x.mu.Unlock()
-	if s := x.streams[id]; s != nil {
+	if s != nil {
 		return s.Slots(epoch, want, maxBytes)
 	}
 	return nil
@@ -196,9 +196,8 @@ type Prior struct {
 
 // Prior returns what is known; ok is false if nothing is.
 func (x *Index) Prior(id crdt.StreamID) (p Prior, ok bool) {
-	x.mu.Lock()
+	s := x.settled(id)
 	defer x.mu.Unlock()
-	s := x.streams[id]
 	if s == nil || s.Epoch() == 0 {
 		return Prior{}, false
 	}
@@ -209,9 +208,9 @@ func (x *Index) Prior(id crdt.StreamID) (p Prior, ok bool) {
 
 // Holes lists the missing ranges of a stream.
 func (x *Index) Holes(id crdt.StreamID) []crdt.Span {
-	x.mu.Lock()
+	s := x.settled(id)
 	defer x.mu.Unlock()
-	if s := x.streams[id]; s != nil && s.Epoch() != 0 {
+	if s != nil && s.Epoch() != 0 {
 		return s.Holes(crdt.MaxHoles)
 	}
 	return nil

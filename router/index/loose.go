@@ -135,11 +135,11 @@ func (b *blocks) link(handle uint64, key radix.Key) {
 
 // links links what is to be linked while the hold lasts.
 func (b *blocks) links() {
-	for len(b.todo) > 0 && b.x.held < holdFacts {
+	for len(b.todo) > 0 && b.x.held < b.x.hold {
 		at := b.todo[len(b.todo)-1]
 		b.todo = b.todo[:len(b.todo)-1]
 		for children := b.waiting[at.handle]; len(children) > 0; children = b.waiting[at.handle] {
-			if b.x.held >= holdFacts {
+			if b.x.held >= b.x.hold {
 				b.todo = append(b.todo, at)
 				return
 			}

@@ -43,14 +43,22 @@ func (b *blocks) state(h uint64) *saved {
 	return s
 }
 
-// Rewind restores the base: every handle touched above the floor gets the
-// value it had. A key learned meanwhile stays known.
-func (b *blocks) Rewind() {
-	undo, order := b.undo, b.order
-	b.undo, b.order = nil, nil
-	for i := len(order) - 1; i >= 0; i-- {
-		b.restore(order[i], undo[order[i]])
+// Rewind restores the base, newest first: handles touched above the floor get
+// the value they had. A key learned meanwhile stays known.
+func (b *blocks) Rewind(max int) (done int) {
+	for ; done < max && len(b.order) > 0; done += aboveCost {
+		last := len(b.order) - 1
+		h := b.order[last]
+		s := b.undo[h]
+		b.order = b.order[:last]
+		delete(b.undo, h)
+		b.restore(h, s)
 	}
+	b.x.held += done
+	if len(b.order) == 0 {
+		b.undo, b.order = nil, nil
+	}
+	return done
 }
 
 // Settle makes the overlay part of the base.

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -11,8 +12,15 @@ import (
 // to, answered, snapshot and forgotten; for the race detector, and because
 // nothing may be deeper than the prompt.
 func TestLooksBesideWrites(t *testing.T) {
+	for _, hold := range []int{2, foldFacts} { // folds in steps that all help with, and whole ones
+		t.Run(fmt.Sprint(hold), func(t *testing.T) { looksBesideWrites(t, hold) })
+	}
+}
+
+func looksBesideWrites(t *testing.T, hold int) {
 	x := newTestIndex()
 	defer x.Close()
+	x.hold = hold
 	c := chainOf(x, 40)
 	var wg sync.WaitGroup
 	run := func(n int, f func(i int)) {
@@ -34,11 +42,16 @@ func TestLooksBesideWrites(t *testing.T) {
 		case seq == 40:
 		default:
 			from := uint64(3 + i%37)
-			x.Apply(&crdt.Delta{Stream: testStream, Epoch: epoch, Anchor: 2, Slots: []crdt.Slot{chainSlot(t, seq, from, from+1)}}, int64(i+1))
+			x.Apply(&crdt.Delta{Stream: testStream, Epoch: epoch, Anchor: 2, Slots: []crdt.Slot{chainSlot(t, seq, from, min(from+uint64(i%7), 40))}}, int64(i+1))
 		}
 	})
 	run(300, func(i int) { x.Evidence(testStream, c, i%40, 0, int64(i+1)) })
 	run(20, func(int) { x.Cut(testStream) })
+	run(100, func(i int) {
+		x.Digest(testStream)
+		x.Since(testStream, &crdt.Context{Epoch: uint64(1 + i/34), Anchor: 2, Floor: 1}, 1<<16)
+		x.Holes(testStream)
+	})
 	run(50, func(i int) {
 		x.Maintain(int64(i), 100)
 		x.Stats()

@@ -9,8 +9,8 @@ import "github.com/banyan-llm/banyan/crdt"
 //
 // The delta is what the other peers must be told at once: a slot that is kept
 // of it proves to them that their own shadow is the same. Without one, digests
-// and a snapshot tell. ok is false if the shadow is gone. One hold, as long as
-// the kept slots of the two take to fold; at most two a minute.
+// and a snapshot tell. ok is false if the shadow is gone. The kept slots of the
+// two are moved in one hold and folded in steps; at most two a minute.
 func (x *Index) Revive(id crdt.StreamID, epoch uint64, anew bool, nowMs int64) (d crdt.Delta, ok bool) {
 	x.on(id, nowMs, func(s *crdt.Stream) {
 		if s == nil {
