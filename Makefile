@@ -44,7 +44,7 @@ clean: ## remove what was built
 	rm -rf bin out
 
 e2e: ## real processes on loopback, from the command line down
-	$(GO) test -tags e2e -count 1 -timeout 25m ./cmd/banyan
+	$(GO) test -tags e2e -count 1 -timeout 25m -v ./cmd/banyan
 
 mutants: ## apply each deliberate bug (MUTANTS=FOLDER: of one list), table of who kills it
 	$(GO) test -tags mutants -count 1 -timeout 0 -v ./cmd/banyan -run 'TestMutants/$(MUTANTS)'
