@@ -153,7 +153,7 @@ func TestQueueAgainstAModel(t *testing.T) {
 			"push": m.push, "push again": m.push, "pop": m.pop,
 			"leave": func(t *rapid.T) {
 				if len(m.waiting) == 0 {
-					t.Skip()
+					t.Skip("nobody waits")
 				}
 				w := rapid.SampledFrom(m.waiting).Draw(t, "who")
 				m.q.Remove(w)

@@ -50,7 +50,7 @@ type KilledPeer struct {
 	InFlightLost   int      `json:"in_flight_lost"`
 	Lost           []string `json:"lost"` // one line a cut stream
 	RequestsFailed int      `json:"requests_failed"`
-	ReconvergedMs  float64  `json:"reconverged_ms"`
+	ReconvergedMs  float64  `json:"reconverged_ms"` // until no other peer listed it as alive
 }
 
 // JoinedPeer is how fast a fresh peer was of use.
@@ -150,7 +150,7 @@ func (r *Report) Write(w io.Writer) {
 	for _, line := range k.Lost {
 		fmt.Fprintf(w, "      cut: %s\n", line)
 	}
-	fmt.Fprintf(w, "      the others agreed again after %.0f ms\n", k.ReconvergedMs)
+	fmt.Fprintf(w, "      the others counted it as failed after %.0f ms\n", k.ReconvergedMs)
 	fmt.Fprintf(w, "  peer %s joined: ready after %.0f ms with %d facts it never heard from an engine\n", r.JoinedPeer.Name, r.JoinedPeer.ReadyMs, r.JoinedPeer.Facts)
 	fmt.Fprintf(w, "  events reached the other peers in %.1f ms (p50), %.1f ms (p99)\n\n", r.PropagationMs.P50, r.PropagationMs.P99)
 	for _, c := range r.Checks {

@@ -55,7 +55,7 @@ func (u *upset) kill() {
 	u.mu.Unlock()
 	at := time.Now()
 	victim.kill()
-	err := s.waitFor(ctx, readyTimeout, "the others dropped the killed peer and agree", func() bool {
+	err := s.waitFor(ctx, readyTimeout, "the others count the killed peer as failed", func() bool {
 		sts := s.statuses(ctx)
 		for _, st := range sts {
 			for _, p := range st.Peers {
