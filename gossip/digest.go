@@ -12,6 +12,7 @@ import (
 const (
 	digestReply = 1 << iota // the sender wants ours
 	digestLast
+	digestJoined // the sender is over its own cold join
 )
 
 const (
@@ -56,6 +57,9 @@ func (c *Core) sendDigest(p *peer, reply bool) {
 		}
 		if len(ids) == 0 {
 			flags |= digestLast
+		}
+		if c.ready.joined {
+			flags |= digestJoined
 		}
 		b := c.digestPage(flags, page)
 		if len(ids) == 0 {
@@ -119,6 +123,7 @@ func (c *Core) digestFrame(cn *conn, r *reader) error {
 		return err
 	}
 	p.inDigest, p.digested = false, true
+	p.joined = p.joined || flags&digestJoined != 0
 	c.staleDonor(p)
 	if flags&digestReply != 0 {
 		c.sendDigest(p, false)

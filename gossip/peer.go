@@ -23,6 +23,7 @@ type peer struct {
 	wants   int                     // our wants outstanding there
 
 	digested  bool // its first whole digest came
+	joined    bool // it said with one that it is over its own cold join
 	inDigest  bool // a digest of several frames is coming
 	digestAt  int64
 	viewAt    int64 // own time as of which its latest fast frame tells

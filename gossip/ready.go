@@ -34,6 +34,7 @@ func (c *Core) judge() (bool, string) {
 			return false, why
 		}
 		c.ready.joined = true
+		c.tellJoined()
 		return true, why
 	}
 	if why := c.behind(); why != "" {
@@ -45,7 +46,9 @@ func (c *Core) judge() (bool, string) {
 	return true, "caught up again"
 }
 
-// judgeJoin decides the cold join.
+// judgeJoin decides the cold join. What a peer tells that joins itself proves
+// nothing: two that met each other before the mesh would take its streams for
+// unknown and name the engines' incarnations anew.
 func (c *Core) judgeJoin() (bool, string) {
 	age := c.now - c.startAt
 	if age >= c.cfg.JoinBound {
@@ -54,13 +57,16 @@ func (c *Core) judgeJoin() (bool, string) {
 	}
 	c.wake(c.startAt + c.cfg.JoinBound)
 	members, heard, silent := 0, 0, 0
+	told, known := false, false
 	for _, p := range c.order {
 		members++
 		switch {
 		case p.digested:
 			heard++
+			told = told || p.joined || p.ready
 		case !p.both() && c.now-p.reachedAt >= joinReachMs:
 			silent++
+			known = known || p.ready
 		}
 	}
 	switch {
@@ -75,8 +81,20 @@ func (c *Core) judgeJoin() (bool, string) {
 		return false, "waiting for digests"
 	case c.lacking() > 0:
 		return false, "catching up"
+	case !told && (age < c.cfg.JoinGrace || known):
+		c.wake(c.startAt + c.cfg.JoinGrace)
+		return false, "waiting for a peer that has joined"
 	}
 	return true, "caught up"
+}
+
+// tellJoined tells those that join as well what this peer knows by now.
+func (c *Core) tellJoined() {
+	for _, p := range c.order {
+		if p.digested && !p.joined {
+			c.sendDigest(p, false)
+		}
+	}
 }
 
 // wakeToReach makes sure that members out of reach are given up in time: a

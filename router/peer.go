@@ -199,8 +199,8 @@ func (p *Peer) compose() error {
 	return nil
 }
 
-// joinGrace is how long a peer without company waits before it calls itself
-// ready, ms: longer if it was told seeds.
+// joinGrace is how long a peer whose company, if any, joins as well waits before
+// it calls itself ready, ms: longer if it was told seeds.
 func joinGrace(seeds int) int64 {
 	if seeds == 0 {
 		return 1

@@ -57,8 +57,12 @@ func (r *faultRun) boot(slot int) *faultPeer {
 	}
 	p.index = realindex.New(realindex.Config{Hasher: r.library.hasher, RingBytes: r.cfg.RingBytes, Predictions: r.cfg.predictions})
 	p.state = faultState{p.index, newFaultTables(p.id)}
+	grace := int64(0)
+	if len(r.peers) == 0 {
+		grace = 1 // it founds the mesh
+	}
 	core, err := gossip.New(gossip.Config{
-		Self: p.id, Name: p.name, Label: "faults", Fingerprint: r.library.hasher.Fingerprint(), State: p.state, Rand: rng,
+		Self: p.id, Name: p.name, Label: "faults", Fingerprint: r.library.hasher.Fingerprint(), State: p.state, Rand: rng, JoinGrace: grace,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("invariant: %v", err))

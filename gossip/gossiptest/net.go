@@ -144,6 +144,9 @@ func (n *Net) AddSilent() *Node {
 	cfg := n.cfg.Core
 	cfg.Self, cfg.Name, cfg.State = x.ID, x.Name, x.State
 	cfg.Rand = rand.New(rand.NewPCG(n.cfg.Seed, uint64(i)+2))
+	if i == 0 && cfg.JoinGrace == 0 {
+		cfg.JoinGrace = 1 // it founds the mesh
+	}
 	if n.cfg.Tweak != nil {
 		n.cfg.Tweak(i, &cfg)
 	}
