@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -84,6 +85,57 @@ func TestConsoleDrawsATreeThatComesLater(t *testing.T) {
 	p.judge(server.URL)
 }
 
+// Rows that change places under the keyboard take nothing from it: neither the
+// focus nor an opened row, whichever row it is in and however the others move.
+func TestConsoleKeepsTheFocusWhenRowsMove(t *testing.T) {
+	b := startBrowser(t)
+	var looks, beat atomic.Int64
+	m := madeUpPages["healthy"]
+	c := console.New(func() *console.Status {
+		s := m.status()
+		turn := int(looks.Add(1))
+		if beat.Load() == 0 {
+			turn = 0
+		}
+		for i := range s.Replicas {
+			s.Replicas[i].Inflight = (7*turn + 5*i*(1+turn%3)) % 23
+		}
+		return s
+	})
+	server := httptest.NewServer(c.Handler())
+	t.Cleanup(server.Close)
+	t.Cleanup(c.Close)
+	p := b.open(t, server.URL+"/")
+	p.until("the page is live", `document.body.classList.contains('live')`)
+	order := `[...document.querySelectorAll('#replica-rows > tr')].map(r => r.dataset.key).join()`
+	p.eval(`document.querySelector('th[data-sort=inflight] button').click()`, nil)
+	for row := range 4 {
+		beat.Store(0)
+		p.eval(fmt.Sprintf(`window.mine = document.querySelectorAll('#replica-rows > tr')[%d].querySelector('summary')`, row), nil)
+		p.eval(`window.mine.focus(); window.mine.parentElement.open = true`, nil)
+		beat.Store(1)
+		seen := p.text(order)
+		for moves := 0; moves < 2; {
+			now := p.text(order)
+			if now != seen {
+				seen = now
+				moves++
+			}
+			if on := p.text(`document.activeElement === window.mine && window.mine.parentElement.open ? 'kept' : '` + "the focus is at ' + (" + focused + `)`); on != "kept" {
+				t.Fatalf("row %d, %d moves, now %s: %s", row, moves, now, on)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		var sorted bool
+		p.eval(`(a => a.every((v, i) => i === 0 || a[i - 1] >= v))([...document.querySelectorAll('#replica-rows > tr')].map(r => parseFloat(r.querySelector('[data-f=inflight]').textContent)))`, &sorted)
+		if !sorted {
+			t.Errorf("row %d: the rows are not sorted", row)
+		}
+		p.eval(`window.mine.parentElement.open = false`, nil)
+	}
+	p.judge(server.URL)
+}
+
 // With an admin key the browser asks once, and the page, its feed and a drain
 // work; a key that may only look cannot drain, and the page says so.
 func TestConsoleWithAnAdminKeyInABrowser(t *testing.T) {
@@ -147,6 +199,20 @@ func TestConsoleOfAMeshInABrowser(t *testing.T) {
 		}
 		return true
 	})
+	// The page is seen from a peer that hears of some stream from others alone:
+	// of each stream one peer is no owner.
+	seen := -1
+	eventually(t, "a peer is told of a stream that it does not own", func() bool {
+		for slot, p := range tr.living {
+			if st := p.status(); st != nil && slices.ContainsFunc(st.Replicas, func(r console.Replica) bool {
+				return len(r.Stream.Owners) == 2 && !slices.Contains(r.Stream.Owners, tr.names[slot])
+			}) {
+				seen = slot
+				return true
+			}
+		}
+		return false
+	})
 	r := &record{}
 	talk := func(slot int) talkers {
 		return talkers{
@@ -157,7 +223,7 @@ func TestConsoleOfAMeshInABrowser(t *testing.T) {
 	end := r.run(talk(0), talk(1), talk(2))
 	defer end()
 
-	origin := "http://" + tr.admin[0]
+	origin := "http://" + tr.admin[seen]
 	p := b.open(t, origin+"/")
 	t.Run("drawn", func(t *testing.T) { p.drawsTheMesh(t) })
 	t.Run("accessible", func(t *testing.T) {
@@ -179,15 +245,15 @@ func TestConsoleOfAMeshInABrowser(t *testing.T) {
 
 	t.Run("peer lost and back", func(t *testing.T) {
 		p.t = t
-		_ = tr.living[0].cmd.Process.Kill()
-		<-tr.living[0].done
+		_ = tr.living[seen].cmd.Process.Kill()
+		<-tr.living[seen].done
 		p.until("the page says that it is not live", `document.body.classList.contains('stale') && !document.getElementById('lost').hidden`)
-		if said := p.text(`document.getElementById('lost').textContent`); !strings.Contains(said, "No news from p0 since ") {
+		if said := p.text(`document.getElementById('lost').textContent`); !strings.Contains(said, "No news from "+tr.names[seen]+" since ") {
 			t.Errorf("the page says %q", said)
 		}
 		p.shoot("mesh-lost")
-		delete(tr.living, 0)
-		tr.start(0)
+		delete(tr.living, seen)
+		tr.start(seen)
 		p.until("the page is live again and shows the new peer", `document.body.classList.contains('live') &&
 			document.getElementById('lost').hidden && document.querySelector('header [data-f=name]').textContent === 'p3'`)
 		p.forgive() // refused connections
@@ -301,7 +367,9 @@ func (p *tab) obeysTheKeyboard(t *testing.T) {
 	p.until("its holders are lit", `document.querySelectorAll('#replica-rows tr.lit').length > 0 && document.getElementById('told').textContent !== ''`)
 	p.shoot("mesh-tree-focus")
 	// A decision and its candidates.
-	p.until("a decision has the focus", p.tabTo(`#decisions summary`))
+	const told = `#decisions li:not(.stale):has(tbody tr:nth-child(3))` // one that weighed all three
+	p.until("a decision among three", `document.querySelector('`+told+`') !== null`)
+	p.until("a decision has the focus", p.tabTo(told+` summary`))
 	p.press("Enter")
 	p.until("it shows its candidates with scores", `(d => d.open && d.querySelectorAll('tbody tr').length === 3 && d.querySelectorAll('tr.chosen').length === 1 &&
 		/\d/.test(d.querySelector('[data-f=score]').textContent))(document.querySelector('#decisions [open]'))`)

@@ -30,12 +30,15 @@ function fill(el, row) {
 }
 
 // patch makes the children of parent show rows, and keeps those it can, so
-// that focus, scroll and opened details stay.
+// that focus, scroll and opened details stay. A row that is moved loses the
+// focus in it: the others move around that one.
 function patch(parent, rows, kind) {
   const have = new Map(all(':scope > [data-key]', parent).map(e => [e.dataset.key, e]))
+  const held = [...have.values()].find(e => e.contains(document.activeElement))
   rows.forEach((row, i) => {
     const el = fill(have.get(row.key) ?? make(kind), row)
     have.delete(row.key)
+    while (el === held && parent.children[i] !== el) parent.append(parent.children[i])
     if (parent.children[i] !== el) parent.insertBefore(el, parent.children[i] ?? null)
   })
   while (parent.children.length > rows.length) parent.lastElementChild.remove()
