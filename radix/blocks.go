@@ -2,7 +2,10 @@ package radix
 
 import "unsafe"
 
-const blockChunk = 1 << 13 // buckets mapped at once
+const (
+	blockChunk  = 1 << 13 // buckets mapped at once
+	pageBuckets = 64      // on a page of memory, mostly
+)
 
 // blocks hands out runs of buckets, powers of two.
 type blocks struct {
@@ -12,7 +15,10 @@ type blocks struct {
 	used int64         // buckets handed out
 }
 
-// take returns the first of 2^log empty buckets side by side.
+// take returns the first of 2^log empty buckets side by side. Every new page
+// is written to before anybody reads it: reading first maps a page of zeros,
+// which the first write must take from all processors again, at several times
+// the cost.
 func (b *blocks) take(log uint8) *bucket {
 	size := 1 << log
 	b.used += int64(size)
@@ -29,6 +35,9 @@ func (b *blocks) take(log uint8) *bucket {
 		b.rest = carve[[blockChunk]bucket](b.mem)[:]
 	}
 	first := &b.rest[0]
+	for i := 0; i < size; i += pageBuckets {
+		b.rest[i].refs[0] = 0
+	}
 	b.rest = b.rest[size:]
 	return first
 }
