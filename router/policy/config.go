@@ -72,12 +72,13 @@ type StickyConfig struct {
 
 // TTFTConfig is ttft. Setting a weight to 0 (progress_floor to 1, young_cap
 // to 1) removes that term. pour_weight, young_cap and the guard only matter
-// where several peers decide on delayed views. Four correct the predicted
+// where several peers decide on delayed views. Five correct the predicted
 // time rather than being part of it: holder_steps at 3 keeps .99 of a conversation's turns
 // on one replica instead of .91; spread at .1 gives few hot prefixes to the
 // whole fleet (TTFT 42 ms for 51, end to end a third less); stale_stay at 1.2
 // keeps agents near session hashing's TTFT when views are 10 s old (49 ms for
-// 57, hashing 48); room_weight at 1 keeps prompts together where a copy would
+// 57, hashing 48); stale_spill at 1 lets a hot prompt without sessions out of
+// its two replicas then (47 s for 124 ms, random 128); room_weight at 1 keeps prompts together where a copy would
 // fill the last of the caches (llm-d's B2B ladder 90 ms for 1.4 s).
 type TTFTConfig struct {
 	ProgressFloor float64 `yaml:"progress_floor" doc:"least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress"`
@@ -91,6 +92,7 @@ type TTFTConfig struct {
 	GuardDepth    float64 `yaml:"guard_depth" doc:"share of the prompt they must hold"`
 	GuardBand     float64 `yaml:"guard_band" doc:"how far their own prefill may lie from the winner's, relative"`
 	StaleMs       float64 `yaml:"stale_ms" doc:"view age, load or index, beyond which only two rendezvous replicas and the best known holder are considered; 0 never"`
+	StaleSpill    float64 `yaml:"stale_spill" doc:"then, how many times what a replica drawn at random would cost they may cost and still be taken; with a session 8 times that; 0: whatever they cost"`
 	StaleStay     float64 `yaml:"stale_stay" doc:"then, how many times the least score the first rendezvous replica may have and still be taken; 1 or less: no more than that"`
 	HolderSteps   float64 `yaml:"holder_steps" doc:"idle decode steps by which the replica that holds most of the prompt may score worse and still be taken"`
 	Spread        float64 `yaml:"spread" doc:"how eagerly a prompt is computed anew on a replica with far fewer streams: odds, times what that would have saved over what it costs; 0 never"`
@@ -110,7 +112,7 @@ func DefaultConfig() Config {
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
 			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.8, GuardDepth: 0.5, GuardBand: 0.05,
-			StaleMs: 3000, StaleStay: 1.2, HolderSteps: 3, Spread: 0.1, RoomWeight: 1,
+			StaleMs: 3000, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 1,
 		},
 		Disagg: defaultDisagg(),
 	}
@@ -173,6 +175,7 @@ func (c *Config) Validate() error {
 	atLeast("ttft.guard_band", t.GuardBand, 0)
 	atLeast("ttft.stale_ms", t.StaleMs, 0)
 	atLeast("ttft.stale_stay", t.StaleStay, 0)
+	atLeast("ttft.stale_spill", t.StaleSpill, 0)
 	atLeast("ttft.holder_steps", t.HolderSteps, 0)
 	atLeast("ttft.spread", t.Spread, 0)
 	atLeast("ttft.room_weight", t.RoomWeight, 0)

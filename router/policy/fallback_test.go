@@ -34,6 +34,45 @@ func TestStaleViewFallsBackToRendezvous(t *testing.T) {
 	}
 }
 
+// With an old view a prompt that everybody sends would drown the replicas that
+// its key names, unless a session says that its turns belong together.
+func TestAHotPromptLeavesItsReplicasUnderAStaleView(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	spread := func(session uint64) (busiest int) {
+		cands := idle(16)
+		v := &View{NowMs: 1_000_000, AgeMs: 10_000, Peers: 8, Rand: seeded(3)}
+		picked := map[int]int{}
+		for range 320 {
+			d := decide(t, p, &Request{Tokens: 3_000, Prefix: 7, Session: session}, v, cands)
+			if d.Reason != ReasonStale {
+				t.Fatalf("reason %s", d.Reason)
+			}
+			c := &cands[d.Pos]
+			c.Predicted = 2_900
+			c.YoungCount++
+			c.Waiting++
+			c.YoungPrefill += d.Prefill
+			c.Prefill += d.Prefill
+			picked[d.Pos]++
+		}
+		for _, n := range picked {
+			busiest = max(busiest, n)
+		}
+		return busiest
+	}
+	if busiest := spread(0); busiest > 40 {
+		t.Errorf("one of 16 replicas got %d of 320", busiest)
+	}
+	if busiest := spread(9); busiest < 80 {
+		t.Errorf("a session is spread: no replica got more than %d of 320", busiest)
+	}
+	never := mustNew(t, "ttft", func(c *Config) { c.TTFT.StaleSpill = 0 })
+	p = never
+	if busiest := spread(0); busiest < 150 {
+		t.Errorf("with stale_spill 0 no replica got more than %d of 320", busiest)
+	}
+}
+
 func TestStaleViewStillUsesTheBestKnownHolder(t *testing.T) {
 	p := mustNew(t, "ttft", nil)
 	cands := idle(12)

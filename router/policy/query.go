@@ -100,7 +100,6 @@ type best struct {
 	score float64
 	ties  int
 	quiet bool // keep scores out of the explanation
-	first bool // exact ties go to the first one offered
 }
 
 func (b *best) offer(pos int, score float64) {
@@ -113,7 +112,7 @@ func (b *best) offer(pos int, score float64) {
 	switch {
 	case b.pos < 0 || score < b.score:
 		b.pos, b.score, b.ties = pos, score, 1
-	case score == b.score && !b.first:
+	case score == b.score:
 		b.ties++
 		if b.q.view.Rand.IntN(b.ties) == 0 {
 			b.pos = pos

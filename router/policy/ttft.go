@@ -1,6 +1,9 @@
 package policy
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // pickTTFT takes the earliest predicted first token.
 // For a request of L tokens and each candidate k, at view age d:
@@ -230,12 +233,14 @@ func (q *query) stale() bool {
 // request's two rendezvous replicas and the best known holder, ties in that
 // order. The turns of a session keep meeting there: the first one is left only
 // for a score that is less by a factor, because small differences in a load
-// this old are none.
+// this old are none. What everybody sends would drown those replicas, so a
+// replica drawn at random is taken where it costs less: that herds nobody.
 func (q *query) fallback() int {
 	key, ok := q.req.affinityKey()
 	if !ok {
 		key = q.view.Rand.Uint64()
 	}
+	drawn := q.live[q.view.Rand.IntN(len(q.live))]
 	first := q.home(key, -1)
 	second := q.home(key, first)
 	deepest := first
@@ -244,18 +249,42 @@ func (q *query) fallback() int {
 			deepest = i
 		}
 	}
-	q.live = append(q.live[:0], first)
-	for _, i := range [...]int{second, deepest} {
-		if i >= 0 && i != first && (len(q.live) < 2 || q.live[1] != i) {
+	q.live = q.live[:0]
+	for _, i := range [...]int{first, second, deepest, drawn} {
+		if i >= 0 && !slices.Contains(q.live, i) {
 			q.live = append(q.live, i)
 		}
 	}
-	b := best{q: q, pos: -1, first: true}
-	q.score(&b)
-	if q.total(first) <= q.cfg.TTFT.StaleStay*b.score {
-		return first
+	q.score(&best{q: q, pos: -1})
+	known := [...]int{first, second, deepest}
+	pos := first
+	for _, i := range known {
+		if i >= 0 && q.total(i) < q.total(pos) {
+			pos = i
+		}
 	}
-	return b.pos
+	if q.total(first) <= q.cfg.TTFT.StaleStay*q.total(pos) {
+		pos = first
+	}
+	if !slices.Contains(known[:], drawn) && q.drowned(pos, drawn) {
+		return drawn
+	}
+	return pos
+}
+
+// sessionSpill is how much longer a session stays at its replicas: the sum of
+// all sessions is spread by hashing, and what they cached is there alone.
+const sessionSpill = 8
+
+// drowned reports whether a request costs more at pos, beyond what both have to
+// wait for, than at a replica drawn at random.
+func (q *query) drowned(pos, drawn int) bool {
+	factor := q.cfg.TTFT.StaleSpill
+	if q.req.Session != 0 {
+		factor *= sessionSpill
+	}
+	common := min(q.base[pos], q.base[drawn])
+	return factor > 0 && factor*(q.total(drawn)-common) < q.total(pos)-common
 }
 
 // home is the rendezvous replica of key among the live ones, except one; -1
