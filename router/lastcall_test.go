@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/banyan-llm/banyan/simulation/freeport"
 )
 
 // Clients knock again and again while a slow server closes its listener. Each
@@ -25,7 +27,11 @@ func TestLastCallLosesNobody(t *testing.T) {
 
 func knock(t *testing.T, closeListener func(net.Listener) error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address() // clients knock on when it is closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

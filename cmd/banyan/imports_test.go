@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"simulation/matrix":   {"simulation", "simulation/chart", "simulation/workload", "router/policy"},
 	"simulation/client":   {"simulation/workload"},
 	"simulation/load":     {"simulation/client", "simulation/workload"},
+	"simulation/freeport": {},
 	"simulation/demo":     {"simulation/client", "simulation/workload", "router/console"},
 	"simulation/standin":  {"router/kvevents/zmtp", "router/kvevents", "router/openai", "simulation/replica", "simulation/workload"},
 }

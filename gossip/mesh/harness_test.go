@@ -18,6 +18,7 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/simulation/freeport"
 )
 
 // patience bounds every wait of the tests; nothing is asserted about time. Who
@@ -91,6 +92,16 @@ func quick(c *serf.Config) {
 	m.TCPTimeout = 5 * time.Second
 }
 
+// bindAddress is where a peer may listen, and once it is away nobody else: peers
+// of other tests have the same key and label.
+func bindAddress() string {
+	address, err := freeport.Address()
+	if err != nil {
+		panic(err)
+	}
+	return address
+}
+
 // config is a working configuration of a peer.
 func config(name string, join ...string) Config {
 	var id crdt.PeerID
@@ -98,7 +109,7 @@ func config(name string, join ...string) Config {
 		id[i] = byte(rand.Uint32())
 	}
 	return Config{
-		Name: name, PeerID: id, Bind: "127.0.0.1:0", Join: join, Label: "test",
+		Name: name, PeerID: id, Bind: bindAddress(), Join: join, Label: "test",
 		Keyring: []string{key("k1")}, Version: "v1", HTTP: "127.0.0.1:8080",
 		Timing: Timing{JoinEvery: 200 * time.Millisecond, Hello: 4 * time.Second, Dial: 4 * time.Second, Stall: 8 * time.Second},
 		tune:   quick,

@@ -62,7 +62,7 @@ func TestAdvertisedAddress(t *testing.T) {
 		"127.0.0.9": "127.0.0.9:PORT", "127.0.0.9:0": "127.0.0.9:PORT", "127.0.0.9:5": "127.0.0.9:5", "": "127.0.0.1:PORT",
 	} {
 		cfg := config("a")
-		cfg.Advertise = advertise
+		cfg.Bind, cfg.Advertise = "127.0.0.1:0", advertise
 		n := newNode(t, cfg)
 		port := strconv.Itoa(n.transport.tcp.Addr().(*net.TCPAddr).Port)
 		if got := n.Addr(); got != strings.ReplaceAll(want, "PORT", port) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/simulation/freeport"
 )
 
 // runScript runs the publisher that BANYAN_PUBLISHER names: a script on a real
@@ -52,15 +52,14 @@ func runScript(t *testing.T, args ...string) (kill func()) {
 	return kill
 }
 
-// freeEndpoint is an address nobody listens at now.
-func freeEndpoint(t *testing.T) string {
+// freeEndpoint is an address that nobody but the test will listen at.
+func freeEndpoint(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return "tcp://" + l.Addr().String()
+	return "tcp://" + address
 }
 
 // scriptEpoch is the time of the script's first batch in ms.

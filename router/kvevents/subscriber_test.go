@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -360,13 +359,7 @@ func TestSubscriberNamesTheCureForUnusableEvents(t *testing.T) {
 }
 
 func TestSubscriberStateWithoutEngine(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
-	s, err := NewSubscriber(Config{Stream: "s", Events: "tcp://" + addr, Grid: 16, Hasher: testHasher, Sink: newRecordSink(), ZMTP: quickZMTP})
+	s, err := NewSubscriber(Config{Stream: "s", Events: freeEndpoint(t), Grid: 16, Hasher: testHasher, Sink: newRecordSink(), ZMTP: quickZMTP})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,15 +14,25 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/simulation/client"
+	"github.com/banyan-llm/banyan/simulation/freeport"
 )
 
 func backendServer(t *testing.T, name string) *httptest.Server {
 	t.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	address, err := freeport.Address() // of one that dies, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
 			fmt.Fprint(w, name)
 		}
 	}))
+	srv.Listener.Close()
+	if srv.Listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
 	t.Cleanup(srv.Close)
 	return srv
 }

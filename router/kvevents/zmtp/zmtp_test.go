@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/banyan-llm/banyan/simulation/freeport"
 )
 
 // testTimeout bounds every wait on a real socket.
@@ -121,8 +123,11 @@ func TestSubBindsAndTellsPublishersApart(t *testing.T) {
 }
 
 func TestSubReconnectsAndSaysSo(t *testing.T) {
-	p := mustPub(t, "127.0.0.1:0", quick)
-	addr := p.Addr().String()
+	addr, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := mustPub(t, addr, quick)
 	s := DialSub("tcp://"+addr, "", quick)
 	defer s.Close()
 	first := mustRecv(t, s, Up)
