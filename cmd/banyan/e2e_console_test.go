@@ -18,7 +18,7 @@ import (
 // feed does not hold up the end of a peer.
 func TestConsolePage(t *testing.T) {
 	replicas := []*process{replicaProcess(t, "r0"), replicaProcess(t, "r1")}
-	peers := meshOf(t, 2, replicas...)
+	peers := knowing(t, meshOf(t, 2, replicas...)) // or a decision weighs one
 	admin := "http://" + peers[0].said["admin"]
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)

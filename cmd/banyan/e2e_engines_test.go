@@ -26,7 +26,7 @@ func TestRanksBehindAURLAreRoutedApart(t *testing.T) {
 	names := []string{"s", "s/1", "v", "v/1"}
 	for _, name := range names {
 		everywhere(t, peers, name, "is a replica with load and events of its own", func(r console.Replica) bool {
-			return r.State == "up" && r.Running != nil && r.Stream.State == "ok"
+			return r.State == "up" && r.Running != nil && r.Stream.State == "ok" && len(r.Models) > 0
 		})
 	}
 	for i, home := range names {
