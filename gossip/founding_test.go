@@ -73,3 +73,31 @@ func TestFreshPeersWaitForAMemberOutOfReach(t *testing.T) {
 		t.Fatalf("not ready after a was taken for dead: %s, %s", b.Reason, c.Reason)
 	}
 }
+
+// The connection to the only donor may end between its digest and what was
+// asked for: the stream is not known then, though nobody is left to be asked.
+func TestAFreshPeerWaitsForADonorThatIsCutOff(t *testing.T) {
+	n := gossiptest.New(gossiptest.Config{Seed: 5, DelayMs: 40})
+	a := n.Add()
+	e := n.Engine("http://r")
+	e.Ingest(a, true, e.Emit(40)...)
+	n.Run(300)
+	b := n.Add()
+	if !n.RunUntil(500, func() bool { return b.Reason == "catching up" }) {
+		t.Fatalf("b is not catching up: %s", b.Reason)
+	}
+	n.Cut(a, b)
+	n.Cut(b, a)
+	n.Break(a, b)
+	n.Run(4_000)
+	if b.Ready {
+		t.Fatalf("b is ready (%s) and knows nothing", b.Reason)
+	}
+	n.Heal()
+	if !n.RunUntil(10_000, func() bool { return b.Ready }) {
+		t.Fatalf("b is not ready: %s", b.Reason)
+	}
+	if d, ok := b.State.Digest(e.Stream); !ok || d.Context.Floor != 40 {
+		t.Errorf("b is ready (%s) at floor %d", b.Reason, d.Context.Floor)
+	}
+}

@@ -97,11 +97,13 @@ func (pl *pull) dropDonor(p *peer) {
 	pl.donors = slices.DeleteFunc(pl.donors, func(d donor) bool { return d.peer == p })
 }
 
-// dropDonor takes a peer out of all pulls.
+// dropDonor takes a peer out of all pulls. To one that joins, what such a donor
+// told is then as unknown as if it had not been heard.
 func (c *Core) dropDonor(p *peer) {
 	for _, pl := range c.pullOrder {
 		if pl.donorIndex(p) >= 0 {
 			pl.dropDonor(p)
+			p.digested = p.digested && c.ready.joined
 			c.again(pl, 0)
 		}
 	}
