@@ -32,6 +32,7 @@ type FaultConfig struct {
 	Trace func(line string)
 
 	predictions int  // predicted blocks a peer keeps per replica; default 4,096
+	together    bool // all peers hear of a new one at once
 	terse       bool // no line a frame in the trace
 }
 
@@ -139,6 +140,7 @@ type faultRun struct {
 	cfg        FaultConfig
 	net        *network
 	rng        *rand.Rand
+	news       *rand.Rand // when peers hear of new ones
 	library    *library
 	peers      []*faultPeer // by slot, dead ones too
 	engines    []*faultEngine
@@ -159,7 +161,7 @@ type faultRun struct {
 }
 
 func newFaultRun(cfg FaultConfig) *faultRun {
-	r := &faultRun{agenda: &agenda{now: faultStart}, cfg: cfg, skews: map[int]int64{}, checks: map[string]int{}, broken: map[string]int{}, injected: map[string]int{}, told: map[spreadSlot]bool{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3e5))}
+	r := &faultRun{agenda: &agenda{now: faultStart}, cfg: cfg, skews: map[int]int64{}, checks: map[string]int{}, broken: map[string]int{}, injected: map[string]int{}, told: map[spreadSlot]bool{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3e5)), news: rand.New(rand.NewPCG(cfg.Seed, 0x4e35))}
 	r.log = faultTrace{hash: fnv.New64a(), tell: cfg.Trace}
 	r.net = newNetwork(r.agenda, &cfg, cfg.Seed)
 	r.library = newLibrary(rand.New(rand.NewPCG(cfg.Seed, 0x11b)))

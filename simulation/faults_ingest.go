@@ -163,7 +163,9 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 	case kvevents.Replayed:
 		f.witness(&ev.Slot, &prior)
 	}
+	before := f.track.Epoch()
 	out := f.track.Step(now, prior, ev)
+	p.run.oneName(f, before, &prior, &out)
 	if out.Minted {
 		p.run.trace(p.name, "mints epoch %d of %s at slot %d", out.Epoch, f.engine.name, out.Anchor)
 	}

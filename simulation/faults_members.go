@@ -5,8 +5,11 @@ import (
 	"github.com/banyan-llm/banyan/gossip"
 )
 
-// membersMs is how often membership looks around.
-const membersMs = 100
+// Times of membership, ms.
+const (
+	membersMs = 100 // between two looks around
+	newsMs    = 400 // the longest until a peer hears of a new one: news spread by gossip
+)
 
 // sight is what membership tells one peer of another slot.
 type sight struct {
@@ -14,6 +17,7 @@ type sight struct {
 	up              bool
 	ready, draining bool
 	changing        int64 // since when what is seen differs from what was told; 0: it does not
+	newsMs          int64 // how long it takes until a new peer is heard of
 	suspectTo       int64 // taken for dead until then, wrongly
 	loaded          bool  // registers of it were held at the last look
 }
@@ -22,6 +26,7 @@ type sight struct {
 // one hop in between passes both ways. Failure and return are told late.
 func (r *faultRun) lookAround() bool {
 	for _, x := range r.peers {
+		r.notePartings(x)
 		if !x.alive || x.stalled {
 			continue
 		}
@@ -104,7 +109,7 @@ func (r *faultRun) look(x, y *faultPeer) {
 			x.step(gossip.MemberDown{Peer: s.id, Left: y.left})
 		}
 	case !s.up && alive:
-		if s.id != y.id || r.wait(s, r.cfg.RejoinMs) {
+		if r.wait(s, r.upMs(y, s)) {
 			s.changing = 0
 			r.trace(x.name, "sees %s", y.name)
 			r.tell(x, y, s)
@@ -119,6 +124,20 @@ func (r *faultRun) downMs(y *faultPeer, s *sight, suspected bool) int64 {
 		return 0
 	}
 	return r.cfg.DetectMs
+}
+
+// upMs is the time until a peer is told of another. Of a new one each hears by
+// itself: of several that start at once two may meet before they meet the mesh.
+func (r *faultRun) upMs(y *faultPeer, s *sight) int64 {
+	switch {
+	case s.id == y.id:
+		return r.cfg.RejoinMs
+	case r.cfg.together:
+		return 0
+	case s.changing == 0:
+		s.newsMs = r.news.Int64N(newsMs + 1)
+	}
+	return s.newsMs
 }
 
 // wait reports whether a change has been seen for ms.

@@ -36,6 +36,7 @@ type faultPeer struct {
 	ingests  bool // delivered events of an engine, ever
 
 	sees    map[int]*sight
+	elders  elders
 	follows map[crdt.StreamID]*follower
 	absent  map[crdt.StreamID]lossTalk
 	pending map[crdt.StreamID]lossTalk
@@ -74,6 +75,7 @@ func (r *faultRun) boot(slot int) *faultPeer {
 		r.peers[slot] = p
 	}
 	r.trace(p.name, "starts, empty, as %v", p.id)
+	r.meetElders(p)
 	p.step(gossip.Tick{})
 	r.every(houseMs, func() bool {
 		p.do(p.house)

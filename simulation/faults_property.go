@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Property is one of ARCHITECTURE.md's 27 that a run is held against.
+// Property is one of ARCHITECTURE.md's 28 that a run is held against.
 type Property struct {
 	Number int
 	Name   string
@@ -28,6 +28,7 @@ func Properties() []Property {
 		{16, "Codec", "no frame of a correct peer is rejected"},
 		{22, "NoLocalDelete", "nothing a known slot stored is missing without a removal"},
 		{26, "DrainOrder", "a draining peer's load stays while its streams run"},
+		{28, "OneName", "a process that the mesh has a name for is not named anew"},
 		{10, "StrongEventualConsistency", "contexts, sums, matches, predictions and intents are equal"},
 		{11, "ConvergenceBound", "all that within the bound"},
 		{12, "EqualsTruth", "and equal to the engines' caches, if no batch was lost"},

@@ -21,8 +21,8 @@ func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 }
 
 // forGood draws what is never healed: a peer that drains, a severed link, a
-// restart that never was. That counts as two new incarnations, so an engine has
-// one or the other.
+// restart that never was, peers that start together. A restart that never was
+// counts as two new incarnations, so an engine has one or the other.
 func (g *faultDraw) forGood(rng *rand.Rand) (out []Fault) {
 	g.rng = rng
 	if g.peers >= 4 && rng.IntN(3) == 0 {
@@ -35,6 +35,12 @@ func (g *faultDraw) forGood(rng *rand.Rand) (out []Fault) {
 	}
 	if f := (Fault{At: g.within(g.span), Verb: "ghost", Target: g.replica()}); rng.IntN(4) == 0 && !g.restarted[f.Target] {
 		out = append(out, f)
+	}
+	if rng.IntN(3) == 0 { // several start at once, as when a deployment grows
+		f := Fault{At: g.within(g.span), Verb: "join"}
+		for range 2 + rng.IntN(2) {
+			out = append(out, f)
+		}
 	}
 	return out
 }

@@ -107,6 +107,7 @@ func TestSchedulesThatOnceFailed(t *testing.T) {
 			if cfg.Faults, err = ParseFaults(bytes.NewReader(text)); err != nil {
 				t.Fatal(err)
 			}
+			cfg.together = true // as it was when they failed
 			rep, err := RunFaults(cfg)
 			if err != nil {
 				t.Fatal(err)
