@@ -180,6 +180,7 @@ func (r *faultRun) suspect(slot, other int, f Fault) func() {
 func (r *faultRun) skew(slot int, ms int64) func() {
 	set := func(v int64) {
 		r.skews[slot] = v
+		clear(r.peers[slot].elders.peers) // a join's times may pass at one jump
 		r.peers[slot].clock.skewMs = v
 	}
 	set(ms)
