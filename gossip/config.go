@@ -84,8 +84,8 @@ type Config struct {
 	Rand        *rand.Rand // jitter and choice of peers; owned by the Core
 
 	// JoinGrace is how long a peer that sees no other member, or only such that
-	// join too, waits before it calls itself ready, ms; default 2,000. JoinBound is how long a peer waits
-	// for its donors at most, ms; default 30,000.
+	// join too, waits before it calls itself ready, ms; default 2,000. JoinBound
+	// is how long a peer waits for its donors at most, ms; default 30,000.
 	JoinGrace int64
 	JoinBound int64
 

@@ -7,7 +7,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -15,10 +14,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/banyan-llm/banyan/simulation/freeport"
 )
 
 func lookup(t *testing.T, tool string) string {
@@ -110,30 +109,15 @@ func startHAProxy(t *testing.T, servers []string) *haproxy {
 	return h
 }
 
-// Free ports are taken from below the range that the kernel draws from (32768
-// and up on Linux): a port of that range, free while its peer is away, may be
-// given to somebody else, or be reached from itself.
-const firstPort, ports = 20000, 12000
-
-var lastPort = sync.OnceValue(func() *atomic.Uint32 {
-	at := new(atomic.Uint32)
-	at.Store(rand.Uint32N(ports))
-	return at
-})
-
 // freePort is a loopback address nobody listens on at the moment, and that is
 // given once.
 func freePort(t *testing.T) string {
 	t.Helper()
-	for range 1000 {
-		address := fmt.Sprintf("127.0.0.1:%d", firstPort+lastPort().Add(1)%ports)
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return ""
+	return address
 }
 
 // states asks the stats socket for the state of every server.

@@ -62,7 +62,7 @@ func unescape(c byte) byte {
 	return c
 }
 
-// hexRune reads the four digits of \uXXXX.
+// hexRune reads the four hex digits after \u.
 func hexRune(b []byte) rune {
 	var r rune
 	for _, c := range b[2:6] {

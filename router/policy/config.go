@@ -78,8 +78,9 @@ type StickyConfig struct {
 // whole fleet (TTFT 42 ms for 51, end to end a third less); stale_stay at 1.2
 // keeps agents near session hashing's TTFT when views are 10 s old (49 ms for
 // 57, hashing 48); stale_spill at 1 lets a hot prompt without sessions out of
-// its two replicas then (47 s for 124 ms, random 128); room_weight at 1 keeps prompts together where a copy would
-// fill the last of the caches (llm-d's B2B ladder 90 ms for 1.4 s).
+// its two replicas then (151 ms for 47 s, random 128); room_weight at 1 keeps
+// prompts together where a copy would fill the last of the caches (llm-d's B2B
+// ladder 90 ms for 1.4 s).
 type TTFTConfig struct {
 	ProgressFloor float64 `yaml:"progress_floor" doc:"least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress"`
 	StreamWeight  float64 `yaml:"stream_weight" doc:"idle decode steps a decoding stream counts as"`
@@ -91,7 +92,7 @@ type TTFTConfig struct {
 	GuardShare    float64 `yaml:"guard_share" doc:"share of replicas that must hold the prompt alike for the guard"`
 	GuardDepth    float64 `yaml:"guard_depth" doc:"share of the prompt they must hold"`
 	GuardBand     float64 `yaml:"guard_band" doc:"how far their own prefill may lie from the winner's, relative"`
-	StaleMs       float64 `yaml:"stale_ms" doc:"view age, load or index, beyond which only two rendezvous replicas and the best known holder are considered; 0 never"`
+	StaleMs       float64 `yaml:"stale_ms" doc:"view age, load or index, beyond which only two rendezvous replicas, the best known holder and one drawn at random are considered; 0 never"`
 	StaleSpill    float64 `yaml:"stale_spill" doc:"then, how many times what a replica drawn at random would cost they may cost and still be taken; with a session 8 times that; 0: whatever they cost"`
 	StaleStay     float64 `yaml:"stale_stay" doc:"then, how many times the least score the first rendezvous replica may have and still be taken; 1 or less: no more than that"`
 	HolderSteps   float64 `yaml:"holder_steps" doc:"idle decode steps by which the replica that holds most of the prompt may score worse and still be taken"`

@@ -231,7 +231,7 @@ func (q *query) stale() bool {
 
 // fallback compares only replicas that do not depend on a fresh view: the
 // request's two rendezvous replicas and the best known holder, ties in that
-// order. The turns of a session keep meeting there: the first one is left only
+// order, and one drawn at random. The turns of a session keep meeting there: the first one is left only
 // for a score that is less by a factor, because small differences in a load
 // this old are none. What everybody sends would drown those replicas, so a
 // replica drawn at random is taken where it costs less: that herds nobody.
