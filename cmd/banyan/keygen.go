@@ -23,6 +23,9 @@ func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := parse(fs, args); err != nil {
 		return err
 	}
+	if err := noArguments(fs); err != nil {
+		return err
+	}
 	switch {
 	case strings.ContainsAny(*client+*admin, ":\n") || strings.ContainsAny(*tenant, " \t\n"):
 		return usageError{errors.New("a name has no colon, a tenant no space")}

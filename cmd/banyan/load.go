@@ -129,8 +129,8 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	if err := parse(fs, args); err != nil {
 		return l, err
 	}
-	if fs.NArg() > 0 {
-		return l, usageError{fmt.Errorf("unexpected argument %q: every setting is a flag, see banyan serve --help", fs.Arg(0))}
+	if err := noArguments(fs); err != nil {
+		return l, err
 	}
 	var errs []error
 	if l.path != "" {

@@ -141,3 +141,11 @@ func parse(fs *flag.FlagSet, args []string) error {
 	}
 	return nil
 }
+
+// noArguments refuses words that are no flag.
+func noArguments(fs *flag.FlagSet) error {
+	if fs.NArg() > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q: every setting is a flag, see %s --help", fs.Arg(0), fs.Name())}
+	}
+	return nil
+}

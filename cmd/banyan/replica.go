@@ -38,8 +38,8 @@ func runReplica(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	if fs.NArg() > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	if err := noArguments(fs); err != nil {
+		return err
 	}
 	cfg.Layout = standin.Layout(*layout)
 	if *loras != "" {

@@ -29,6 +29,9 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err := parse(fs, args); err != nil {
 		return err
 	}
+	if err := noArguments(fs); err != nil {
+		return err
+	}
 	deadline := time.Now().Add(*wait)
 	for {
 		st, raw, err := fetchStatus(ctx, &admin)

@@ -50,14 +50,6 @@ func (s *source) read() (*workload.Workload, error) {
 	return w, nil
 }
 
-// noArguments refuses words that are no flag.
-func noArguments(fs *flag.FlagSet) error {
-	if fs.NArg() > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
-	}
-	return nil
-}
-
 // ticker writes a line of progress: over and over on a terminal, else one
 // every few seconds.
 type ticker struct {
