@@ -36,7 +36,9 @@ type lan struct {
 	hosts  map[string]string // address by name
 }
 
-func newLAN(t *testing.T, names ...string) *lan {
+// newLAN joins the hosts by links as link makes them: name at the bridge, eth0
+// in the namespace of that name.
+func newLAN(t *testing.T, link func(l *lan, name string), names ...string) *lan {
 	t.Helper()
 	lookup(t, "ip")
 	if os.Getuid() != 0 {
@@ -54,13 +56,18 @@ func newLAN(t *testing.T, names ...string) *lan {
 		l.ip("netns add " + l.ns(name))
 		l.dropLater(name)
 		l.hosts[name] = fmt.Sprintf("10.77.0.%d", i+1)
-		l.ip(fmt.Sprintf("link add %s netns %s type veth peer name eth0 netns %s", name, l.ns("hub"), l.ns(name)))
+		link(l, name)
 		l.in("hub", "link set "+name+" master br0 up")
 		l.in(name, "addr add "+l.hosts[name]+"/24 dev eth0")
 		l.in(name, "link set eth0 up")
 		l.in(name, "link set lo up")
 	}
 	return l
+}
+
+// veth makes a link of the kernel's.
+func veth(l *lan, name string) {
+	l.ip(fmt.Sprintf("link add %s netns %s type veth peer name eth0 netns %s", name, l.ns("hub"), l.ns(name)))
 }
 
 func (l *lan) ns(name string) string { return l.prefix + name }
@@ -94,26 +101,35 @@ func (l *lan) launch(name string, args ...string) *process {
 	return launchCommand(l.t, exec.Command("ip", append([]string{"netns", "exec", l.ns(name), path}, args...)...))
 }
 
-// dial connects from the bridge's namespace.
-func (l *lan) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// within runs f on a thread that is in the namespace.
+func (l *lan) within(name string, f func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer home.Close()
-	hub, err := os.Open(filepath.Join("/run/netns", l.ns("hub")))
+	there, err := os.Open(filepath.Join("/run/netns", l.ns(name)))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer hub.Close()
-	if err := unix.Setns(int(hub.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, err
+	defer there.Close()
+	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
+		return err
 	}
-	c, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, address)
+	err = f()
 	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back == nil {
 		runtime.UnlockOSThread() // else the thread ends with its goroutine
 	}
+	return err
+}
+
+// dial connects from the bridge's namespace.
+func (l *lan) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	err = l.within("hub", func() (err error) {
+		c, err = (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, address)
+		return err
+	})
 	return c, err
 }
 
@@ -127,12 +143,12 @@ type island struct {
 	names []string
 }
 
-func newIsland(t *testing.T, peers int) *island {
+func newIsland(t *testing.T, peers int, link func(l *lan, name string)) *island {
 	var names []string
 	for i := range peers {
 		names = append(names, fmt.Sprintf("p%d", i))
 	}
-	is := &island{lan: newLAN(t, append(slices.Clone(names), "engines")...), names: names, peers: map[string]*process{}}
+	is := &island{lan: newLAN(t, link, append(slices.Clone(names), "engines")...), names: names, peers: map[string]*process{}}
 	is.http = http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DialContext: is.dial, DisableKeepAlives: true}}
 	is.asks = http.Client{Timeout: patience / 4, Transport: is.http.Transport}
 	var cfg strings.Builder
@@ -353,7 +369,7 @@ func (is *island) agree() {
 }
 
 func TestFaultsBetweenNetworkNamespaces(t *testing.T) {
-	is := newIsland(t, 4)
+	is := newIsland(t, 4, veth)
 	r := &record{}
 	end := is.load(r)
 	defer end()
@@ -395,7 +411,7 @@ func TestFaultsBetweenNetworkNamespaces(t *testing.T) {
 	is.start("p3")
 	is.whole("after a killed peer came back")
 
-	is.churn(20*time.Second, rand.New(rand.NewPCG(1, 2)))
+	is.churn(30*time.Second, rand.New(rand.NewPCG(1, 2)))
 	is.whole("after churn")
 	end()
 	is.agree()
