@@ -65,9 +65,8 @@ func (s *Status) summary() [][2]string {
 		{"cached", cached},
 		{"ttft", ttft},
 		{"tree", count(s.Tree.Facts) + " facts in " + sizeText(uint64(max(s.Tree.Bytes, 0)))},
-		{"mesh", "propagation p50 " + millis(s.Mesh.PropagationMs.P50) + ", p99 " + millis(s.Mesh.PropagationMs.P99)},
 	}
-	return append(out, s.optional()...)
+	return append(append(out, s.Mesh.gossip()...), s.optional()...)
 }
 
 func peerRows(s *Status) (rows []tableRow) {

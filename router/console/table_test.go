@@ -31,6 +31,12 @@ func sample() *Status {
 			{Name: "r2", URL: "http://10.0.1.2:80", Engine: "vllm", EngineFrom: "/v1/models", BlockSize: ptr(16), SlowStart: ptr(.4), Role: "both", State: "up", Inflight: 31, Uncached: 12_400, Cached: ptr(.81), Tokenizer: "engine", Stream: Stream{State: "ok", Facts: 1_200_000}},
 			{Name: "r3", URL: "http://10.0.1.3:80", Engine: "vllm", EngineFrom: "assumed", Role: "both", State: "down", SinceMs: 12_000, Stream: Stream{State: "connecting", Detail: "connection refused"}},
 		},
+		Mesh: Mesh{
+			PropagationMs: Quantiles{P50: ptr(.4), P99: ptr(3.0), Count: 70_000},
+			BytesIn:       map[string]uint64{"slots": 310 << 20, "digest": 2 << 20, "want": 0, "hello": 122},
+			BytesOut:      map[string]uint64{"slots": 290 << 20, "predict": 1300 << 10},
+			Snapshots:     map[string]uint64{"join": 64, "gap": 0, "behind": 2},
+		},
 		Prefixes: []Prefix{{Key: "3f9c01aa00000000", Tokens: 2048, Blocks: 128, Holders: []string{"r2", "r3"}}},
 		Problems: []Problem{{Text: "r3 is down: connection refused", Help: "Requests go to the others"}},
 	}

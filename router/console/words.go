@@ -76,8 +76,10 @@ func sizeText(n uint64) string {
 		return fmt.Sprintf("%.1fG", float64(n)/(1<<30))
 	case n >= 1<<20:
 		return fmt.Sprintf("%dM", n>>20)
+	case n >= 1<<10 || n == 0:
+		return fmt.Sprintf("%dK", n>>10)
 	}
-	return fmt.Sprintf("%dK", n>>10)
+	return fmt.Sprintf("%dB", n)
 }
 
 func ratio(part, whole uint64) string {
