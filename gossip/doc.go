@@ -8,7 +8,9 @@
 // digest round compares contexts and sums with a random peer every 1-2 s, by
 // bucket first and stream by stream only where buckets differ. The
 // side that lacks something asks for it (want) and is answered from the ring
-// or, past that, by a snapshot.
+// or, past that, by a snapshot. What no live peer has is told to the shell
+// (Missing), which asks the engine; Losses, beside the Core, decides when an
+// owner gives it up.
 //
 // Invariants:
 //

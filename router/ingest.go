@@ -26,11 +26,6 @@ const (
 	// the mesh has outranked before it is followed anew: then it starts from what
 	// the mesh knows.
 	refusedFor = 3 * time.Second
-	// lossAfter passes between the engine's last word on missing slots and
-	// their being declared lost.
-	lossAfter = 5 * time.Second
-	// missingFor is how long "no live peer has them" stays true.
-	missingFor = 30 * time.Second
 )
 
 // ingest follows the event streams that this peer owns. It is the Sink of
@@ -41,10 +36,9 @@ type ingest struct {
 	poke   chan struct{}
 	hub    *kvevents.Hub // engines dial us here; nil: off
 
-	mu      sync.Mutex // guards below; never held while calling out
-	follow  map[crdt.StreamID]*following
-	absent  map[crdt.StreamID]absence // what no live peer has
-	pending map[crdt.StreamID]absence // what the engine cannot give either
+	mu     sync.Mutex // guards below; never held while calling out
+	follow map[crdt.StreamID]*following
+	losses gossip.Losses // what is about to be given up
 }
 
 // following is one stream this peer listens to.
@@ -61,19 +55,9 @@ type following struct {
 	refused time.Time
 }
 
-// absence is a set of missing slots of one incarnation.
-type absence struct {
-	epoch uint64
-	spans []crdt.Span
-	at    time.Time
-}
-
 func newIngest(p *Peer) (*ingest, error) {
 	n, _ := p.config().Ingest.owners() // validated
-	g := &ingest{
-		peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{},
-		absent: map[crdt.StreamID]absence{}, pending: map[crdt.StreamID]absence{},
-	}
+	g := &ingest{peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{}}
 	if p.config().Ingest.Listen == "" {
 		return g, nil
 	}
@@ -266,7 +250,7 @@ func (g *ingest) missing(id crdt.StreamID, spans []crdt.Span) {
 		return
 	}
 	g.mu.Lock()
-	g.absent[id] = absence{p.Epoch, spans, time.Now()}
+	g.losses.Absent(id, p.Epoch, spans, g.peer.ms(time.Now()))
 	f := g.follow[id]
 	g.mu.Unlock()
 	if f != nil {
@@ -278,41 +262,23 @@ func (g *ingest) missing(id crdt.StreamID, spans []crdt.Span) {
 func (g *ingest) Exhausted(id crdt.StreamID, epoch uint64, spans []crdt.Span) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if have, ok := g.pending[id]; ok && have.epoch == epoch && slices.Equal(have.spans, spans) {
-		return
-	}
-	g.pending[id] = absence{epoch, spans, time.Now()}
+	g.losses.Exhausted(id, epoch, spans, g.peer.ms(time.Now()))
 }
 
-// declare gives up on slots that neither a live peer nor the engine has, some
-// time after both said so. Only owners get here.
+// declare gives slots up where the rule of gossip.Losses says so.
 func (g *ingest) declare(now time.Time) {
-	type loss struct {
-		id crdt.StreamID
-		absence
-	}
-	var due []loss
 	g.mu.Lock()
-	for id, a := range g.pending {
-		no, asked := g.absent[id]
-		if now.Sub(a.at) < lossAfter || !asked || no.epoch != a.epoch || now.Sub(no.at) > missingFor {
-			if now.Sub(a.at) > missingFor {
-				delete(g.pending, id)
-			}
-			continue
-		}
-		if f := g.follow[id]; f != nil && f.lostAt.IsZero() {
-			due = append(due, loss{id, absence{a.epoch, crdt.Overlap(a.spans, no.spans), now}})
-		}
-		delete(g.pending, id)
-	}
+	due := g.losses.Due(g.peer.ms(now), func(id crdt.StreamID) bool {
+		f := g.follow[id]
+		return f != nil && f.lostAt.IsZero()
+	})
 	g.mu.Unlock()
 	for _, l := range due {
-		spans := crdt.Overlap(l.spans, g.peer.index.Holes(l.id))
+		spans := crdt.Overlap(l.Spans, g.peer.index.Holes(l.Stream))
 		if len(spans) == 0 {
 			continue
 		}
-		d, out := g.peer.index.Declare(l.id, l.epoch, spans, now.UnixMilli())
+		d, out := g.peer.index.Declare(l.Stream, l.Epoch, spans, now.UnixMilli())
 		if len(d.Lost) == 0 || out.Stale {
 			continue
 		}
@@ -321,8 +287,8 @@ func (g *ingest) declare(now time.Time) {
 			n += sp.To - sp.From + 1
 		}
 		g.peer.metrics.lost.Add(float64(n))
-		g.peer.log.Warn("event batches lost: no peer and no replay has them", "stream", l.id, "batches", n)
-		g.peer.mesh.ingested(gossip.Ingested{Stream: l.id, Epoch: l.epoch, Lost: spans, ReceivedAt: now.UnixMilli(), First: true})
+		g.peer.log.Warn("event batches lost: no peer and no replay has them", "stream", l.Stream, "batches", n)
+		g.peer.mesh.ingested(gossip.Ingested{Stream: l.Stream, Epoch: l.Epoch, Lost: spans, ReceivedAt: now.UnixMilli(), First: true})
 	}
 }
 

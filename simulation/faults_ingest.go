@@ -12,8 +12,6 @@ import (
 const (
 	letGoMs      = 3_000 // an owner no more goes on listening so long
 	refusedMs    = 3_000 // delivering only outranked slots, before it follows anew
-	lossAfterMs  = 5_000 // from "the engine cannot" to "lost"
-	missingForMs = 30_000
 	staleOwnerMs = 1_500
 )
 
@@ -34,13 +32,6 @@ type follower struct {
 	conn   int   // numbers connections; what an old one carries is gone
 	replay int   // numbers replays
 	lastAt int64 // latest arrival planned
-}
-
-// lossTalk is somebody's word that slots cannot be had.
-type lossTalk struct {
-	epoch uint64
-	spans []crdt.Span
-	at    int64
 }
 
 // owners are those of a stream as this peer sees it.
@@ -176,7 +167,7 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 		f.deliver(&out, now)
 	}
 	if len(out.Exhausted) > 0 {
-		p.exhausted(f.engine.stream, out.Epoch, out.Exhausted, now)
+		p.losses.Exhausted(f.engine.stream, out.Epoch, out.Exhausted, now)
 	}
 	if out.StopReplay || out.Replay != nil {
 		f.replay++
@@ -275,38 +266,22 @@ func (p *faultPeer) missing(id crdt.StreamID, spans []crdt.Span) {
 	if !ok {
 		return
 	}
-	p.absent[id] = lossTalk{prior.Epoch, spans, p.now()}
+	p.losses.Absent(id, prior.Epoch, spans, p.now())
 	if f := p.follows[id]; f != nil {
 		f.step(kvevents.Wanted{Spans: spans})
 	}
 }
 
-// exhausted is the engine's word that it cannot give them.
-func (p *faultPeer) exhausted(id crdt.StreamID, epoch uint64, spans []crdt.Span, now int64) {
-	if have, ok := p.pending[id]; ok && have.epoch == epoch && slices.Equal(have.spans, spans) {
-		return
-	}
-	p.pending[id] = lossTalk{epoch, spans, now}
-}
-
 // declare gives slots up that neither a peer nor the engine has.
 func (p *faultPeer) declare(now int64) {
-	for _, e := range p.run.engines {
-		a, ok := p.pending[e.stream]
-		if !ok {
-			continue
+	for _, l := range p.losses.Due(now, func(id crdt.StreamID) bool {
+		f := p.follows[id]
+		return f != nil && f.lostAt == 0
+	}) {
+		if !slices.Contains(p.owners(l.Stream), p.id) {
+			p.run.violate("HastyLoss", p, "declares %v of %s lost and is no owner", l.Spans, l.Stream)
 		}
-		no, asked := p.absent[e.stream]
-		if now-a.at < lossAfterMs || !asked || no.epoch != a.epoch || now-no.at > missingForMs {
-			if now-a.at > missingForMs {
-				delete(p.pending, e.stream)
-			}
-			continue
-		}
-		if f := p.follows[e.stream]; f != nil && f.lostAt == 0 {
-			p.lose(e.stream, a.epoch, crdt.Overlap(a.spans, no.spans), now)
-		}
-		delete(p.pending, e.stream)
+		p.lose(l.Stream, l.Epoch, l.Spans, now)
 	}
 }
 

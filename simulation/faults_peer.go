@@ -38,8 +38,7 @@ type faultPeer struct {
 	sees    map[int]*sight
 	elders  elders
 	follows map[crdt.StreamID]*follower
-	absent  map[crdt.StreamID]lossTalk
-	pending map[crdt.StreamID]lossTalk
+	losses  gossip.Losses
 	checked map[crdt.StreamID]*checkedStream
 }
 
@@ -50,7 +49,6 @@ func (r *faultRun) boot(slot int) *faultPeer {
 	p := &faultPeer{
 		run: r, slot: slot, name: peerName(slot), alive: true, pipes: map[gossip.Conn]*pipeEnd{},
 		sees: map[int]*sight{}, follows: map[crdt.StreamID]*follower{},
-		absent: map[crdt.StreamID]lossTalk{}, pending: map[crdt.StreamID]lossTalk{},
 		checked: map[crdt.StreamID]*checkedStream{}, clock: peerClock{last: r.now, skewMs: r.skews[slot]},
 	}
 	for i := range p.id {

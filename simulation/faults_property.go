@@ -33,7 +33,7 @@ func Properties() []Property {
 		{11, "ConvergenceBound", "all that within the bound"},
 		{12, "EqualsTruth", "and equal to the engines' caches, if no batch was lost"},
 		{15, "NoEcho", "who ingests nothing sends slots only when asked; at rest nobody does; bytes <= c x slots x peers"},
-		{21, "HastyLoss", "nothing stays given up that a live peer has"},
+		{21, "HastyLoss", "only owners give slots up; nothing stays given up that a live peer has"},
 		{23, "ShadowRecovery", "what a false restart outranked is back"},
 		{24, "HealAfterReap", "all live peers are connected again"},
 		{25, "NonTransitiveLink", "also with a link that never comes back"},
