@@ -227,19 +227,5 @@ func TestLinksBetweenNetworkNamespaces(t *testing.T) {
 	is.whole("after a partition into halves")
 	end()
 	is.agree()
-
-	steady := 0
-	for _, a := range r.between(begun, time.Now()) {
-		if a.set != steadyPeer {
-			continue
-		}
-		if steady++; a.err != nil {
-			t.Errorf("request through p0, whose clients and engines were always there, at %.1f s: %v", a.at.Sub(begun).Seconds(), a.err)
-		}
-	}
-	all := r.between(begun, time.Now())
-	t.Logf("%d requests, %d of them through p0; %d failed through other peers", len(all), steady, len(failures(all)))
-	for _, name := range is.names {
-		is.peers[name].stop()
-	}
+	is.judge(r, begun)
 }

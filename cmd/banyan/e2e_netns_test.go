@@ -416,17 +416,26 @@ func TestFaultsBetweenNetworkNamespaces(t *testing.T) {
 	end()
 	is.agree()
 
-	steady := 0
-	for _, a := range r.between(begun, time.Now()) {
+	is.judge(r, begun)
+}
+
+// judge holds that the steady peer has failed no request since begun, and ends
+// all peers.
+func (is *island) judge(r *record, begun time.Time) {
+	is.t.Helper()
+	steady, all := 0, r.between(begun, time.Now())
+	for _, a := range all {
 		if a.set != steadyPeer {
 			continue
 		}
 		if steady++; a.err != nil {
-			t.Errorf("request through p0, which nothing happened to, at %.1f s: %v", a.at.Sub(begun).Seconds(), a.err)
+			is.t.Errorf("request through %s, which nothing happened to, at %.1f s: %v", steadyPeer, a.at.Sub(begun).Seconds(), a.err)
 		}
 	}
-	all := r.between(begun, time.Now())
-	t.Logf("%d requests, %d of them through p0; %d failed through peers in trouble", len(all), steady, len(failures(all)))
+	if steady == 0 {
+		is.t.Errorf("no request went through %s", steadyPeer)
+	}
+	is.t.Logf("%d requests, %d of them through %s; %d failed through peers in trouble", len(all), steady, steadyPeer, len(failures(all)))
 	for _, name := range is.names {
 		is.peers[name].stop()
 	}
