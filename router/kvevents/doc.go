@@ -40,8 +40,11 @@
 // An incarnation that was left is remembered for a minute: the mesh keeps it as
 // a shadow. A replay that follows a contradiction asks for its last slot first,
 // and a live slot over a connection that outlived the false restart is as good:
-// then it is revived, under an epoch above. Where two owners named one
-// incarnation, whoever finds the other's slots among its own says so.
+// then it is revived, under an epoch above. So it is by a slot over the very
+// connection that the false restart came by, if that lies more than eight times
+// nearer to the last slot before it than to its own: one connection is to one
+// process. Where two owners named one incarnation, whoever finds the other's
+// slots among its own says so.
 //
 // While Seeking or Verifying live slots are held, at most 4 s, 4096 slots and
 // 32 MiB; then they pass unproved. While Following a slot behind a hole is

@@ -151,6 +151,8 @@ type Tracker struct {
 	sure   bool         // the connection is to inc's process, by what came over it
 	prev   *incarnation // followed before inc; nil: none, or longer ago than a shadow lasts
 	prevAt int64        // when it was left, ms
+	heard  uint64       // highest slot of inc that came live over this connection; 0: none
+	before uint64       // the same of prev
 	broken spans        // undecodable slots of inc: no replay can help
 	doubt  bool         // the last replay was empty: the next live slot asks again
 	bumps  []int64      // times of recent restarts, ms
@@ -260,7 +262,7 @@ func (t *Tracker) connected() {
 	// Slots held so far came over the connection before: perhaps from another
 	// process than the one that answers from now on.
 	t.stats.Discarded += uint64(len(t.seek.held))
-	t.seek, t.sure = seek{}, false
+	t.seek, t.sure, t.heard, t.before = seek{}, false, 0, 0
 	if t.prior.Epoch > t.inc.epoch {
 		t.adopt()
 	}
@@ -311,11 +313,17 @@ func (t *Tracker) admit(s crdt.Slot) {
 		t.restarted(s)
 		return
 	}
-	if t.outlived(&s) && !t.revive(t.inc) {
+	if t.outlived(&s) && !t.revive(t.inc) || t.resumed(&s) && !t.revive(*t.prev) {
 		t.stats.Ignored++
 		return
 	}
+	t.acceptLive(s)
+}
+
+// acceptLive is accept for a slot that came over the present connection.
+func (t *Tracker) acceptLive(s crdt.Slot) {
 	t.accept(s)
+	t.heard = max(t.heard, s.Seq)
 }
 
 // accept delivers a slot that is of the incarnation being followed.
@@ -347,7 +355,7 @@ func (t *Tracker) accept(s crdt.Slot) {
 func (t *Tracker) restarted(s crdt.Slot) {
 	if t.prior.Epoch > t.inc.epoch && !t.prior.contradicts(&s) {
 		t.adopt()
-		t.accept(s)
+		t.acceptLive(s)
 		return
 	}
 	if t.replay && s.Seq > 1 {
@@ -357,7 +365,7 @@ func (t *Tracker) restarted(s crdt.Slot) {
 		return
 	}
 	if t.mint(&s) {
-		t.accept(s)
+		t.acceptLive(s)
 	}
 }
 

@@ -209,7 +209,7 @@ func (t *Tracker) settle() {
 			continue
 		}
 		if s.question == answered {
-			t.accept(slot)
+			t.acceptLive(slot)
 		} else {
 			t.admitHeld(slot)
 		}
@@ -240,7 +240,7 @@ func (t *Tracker) admitHeld(s crdt.Slot) {
 			return
 		}
 	}
-	t.accept(s)
+	t.acceptLive(s)
 }
 
 // wanted asks for slots that nobody in the mesh has.

@@ -10,6 +10,10 @@ import (
 // before the one it outranked may be taken to have outlived it.
 const silentUS = 1_000_000
 
+// nearer is how many times nearer to the last slot of an outranked incarnation
+// than to that of the present one a slot must be to go on where the former was.
+const nearer = 8
+
 // keeps reports whether an outranked epoch can be revived.
 func (p *Prior) keeps(epoch uint64) bool { return slices.Contains(p.Shadows, epoch) }
 
@@ -18,9 +22,9 @@ func (p *Prior) keeps(epoch uint64) bool { return slices.Contains(p.Shadows, epo
 func (t *Tracker) leave() {
 	if t.inc.epoch != 0 {
 		was := t.inc
-		t.prev, t.prevAt = &was, t.nowMs
+		t.prev, t.prevAt, t.before = &was, t.nowMs, t.heard
 	}
-	t.sure = false
+	t.sure, t.heard = false, 0
 }
 
 // outlived reports whether a live slot proves that the engine never restarted:
@@ -30,6 +34,19 @@ func (t *Tracker) leave() {
 func (t *Tracker) outlived(s *crdt.Slot) bool {
 	return t.sure && t.prior.Epoch > t.inc.epoch && s.Seq > t.inc.last && t.prior.LastTS != 0 &&
 		s.TS-t.prior.LastTS > silentUS && !t.prior.contradicts(s) && t.prior.keeps(t.inc.epoch)
+}
+
+// resumed reports whether a live slot proves that the restart followed last was
+// none. One connection is to one process, and over this one came slots of the
+// incarnation before, then what looked like a restart, and now a slot that goes
+// on where the incarnation before was. Something that forwards for the engine
+// may keep a connection over a restart, so the numbers must say it too: of a
+// process that restarted, all but an eighth of the slots would have been missed.
+func (t *Tracker) resumed(s *crdt.Slot) bool {
+	if t.prev == nil || t.before == 0 || s.Seq <= max(t.before, t.inc.last) || s.TS <= t.inc.maxTS {
+		return false
+	}
+	return nearer*(s.Seq-t.before) < s.Seq-t.inc.last && t.prior.Epoch == t.inc.epoch && t.prior.keeps(t.prev.epoch)
 }
 
 // searchAnew looks for the incarnation that is there now. If the one followed

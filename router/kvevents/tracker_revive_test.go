@@ -167,3 +167,106 @@ func TestTrackerRevivalsAreRestarts(t *testing.T) {
 		t.Errorf("phase %s", s.tr.Phase())
 	}
 }
+
+// strayed is a script that heard process 1 up to a slot and then, over the same
+// connection, a first batch of process 2.
+func strayed(t *testing.T, last uint64) *script {
+	s := newScript(t, false)
+	s.step(Connected{})
+	for seq := uint64(1); seq <= last; seq++ {
+		s.step(Live{slot(1, seq)})
+	}
+	return s.stray()
+}
+
+func (s *script) stray() *script {
+	s.step(Live{slot(2, 1)})
+	s.prior = Prior{Epoch: epochOf(2, 1), Anchor: 1, Floor: 1, LastSeq: 1, LastTS: slot(2, 1).TS, Shadows: []uint64{epochOf(1, 1)}}
+	return s
+}
+
+// afterStray is a slot of process 1 behind the first of process 2.
+func afterStray(seq uint64) Live { return Live{late(seq, 1_000_000)} }
+
+// A connection is to one process: what goes on over it after a stray batch
+// proves that nothing restarted, at once and without a replay.
+func TestTrackerResumesWhatAStrayBatchBrokeOff(t *testing.T) {
+	as := func(seq int) string {
+		return fmt.Sprintf("%d as %d anchor 1 anew +%d", epochOf(1, 1), epochOf(2, 1)+1, seq)
+	}
+	t.Run("with the next slot", func(t *testing.T) {
+		s := strayed(t, 9)
+		s.revives(afterStray(10), as(10))
+		s.prior = Prior{Epoch: epochOf(2, 1) + 1, Anchor: 1, Floor: 10, LastSeq: 10, LastTS: afterStray(10).Slot.TS}
+		s.revives(afterStray(11), " +11")
+	})
+	t.Run("with a later one", func(t *testing.T) {
+		strayed(t, 40).revives(afterStray(43), as(43))
+	})
+	t.Run("behind one that was on its way", func(t *testing.T) {
+		s := strayed(t, 40)
+		s.revives(Live{slot(1, 41)}, "")
+		s.revives(afterStray(42), as(42))
+	})
+	t.Run("after a repeat", func(t *testing.T) {
+		s := newScript(t, false)
+		s.step(Connected{})
+		for _, seq := range []uint64{38, 39, 40, 38} {
+			s.step(Live{slot(1, seq)})
+		}
+		s.stray().prior.Shadows = []uint64{epochOf(1, 38)}
+		s.revives(afterStray(41), fmt.Sprintf("%d as %d anchor 38 anew +41", epochOf(1, 38), epochOf(2, 1)+1))
+	})
+	t.Run("of an incarnation taken over from the mesh", func(t *testing.T) {
+		s := newScript(t, false)
+		s.prior = Prior{Epoch: epochOf(1, 1), Anchor: 1, Floor: 30, LastSeq: 30, LastTS: slot(1, 30).TS}
+		s.step(Connected{})
+		s.step(Live{slot(1, 31)})
+		s.stray().revives(afterStray(32), as(32))
+	})
+	t.Run("of one whose slots were held", func(t *testing.T) {
+		s := newScript(t, true)
+		s.step(Connected{})
+		for seq := uint64(1); seq <= 12; seq++ {
+			s.step(Live{slot(1, seq)})
+		}
+		s.step(Replayed{slot(1, 1)})
+		s.step(ReplayEnded{true})
+		s.stray().revives(afterStray(13), as(13))
+	})
+}
+
+// None of these is a proof either.
+func TestTrackerDoesNotResume(t *testing.T) {
+	for name, try := range map[string]func(s *script) Live{
+		"a new connection": func(s *script) Live {
+			s.step(Connected{})
+			return afterStray(41)
+		},
+		"the new process goes on":          func(s *script) Live { return Live{slot(2, 2)} },
+		"it is as near to the new process": func(s *script) Live { return afterStray(47) },
+		"it is from before":                func(s *script) Live { return Live{slot(1, 41)} },
+		"it is known":                      func(s *script) Live { return afterStray(40) },
+		"no shadow": func(s *script) Live {
+			s.prior.Shadows = nil
+			return afterStray(41)
+		},
+		"the mesh has moved on": func(s *script) Live {
+			s.prior.Epoch, s.prior.LastTS = epochOf(3, 1), slot(3, 1).TS
+			return afterStray(41)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := strayed(t, 40)
+			live := try(s)
+			if out := s.step(live); out.Revive != 0 {
+				t.Fatalf("revived: %+v", out)
+			}
+		})
+	}
+	t.Run("a process too young to tell by its numbers", func(t *testing.T) {
+		if out := strayed(t, 8).step(afterStray(9)); out.Revive != 0 {
+			t.Fatalf("revived: %+v", out)
+		}
+	})
+}
