@@ -44,18 +44,26 @@ func (e *faultEngine) isGhost(s *crdt.Slot) bool {
 }
 
 // recovered checks that a ghost left nothing behind and took nothing away: the
-// mesh shows what the engine holds, if it may know it at all.
+// mesh shows the fold of what it knows of the engine's own log, which is what
+// the engine holds if it knows all.
 func (r *faultRun) recovered(e *faultEngine) {
 	p := r.live()[0]
 	d, _ := p.index.Digest(e.stream)
 	c := &d.Context
-	if len(e.ghosts) == 0 || p.index.Quarantined(e.stream) || len(c.Voids) > 0 || c.Anchor != 1 {
+	if len(e.ghosts) == 0 || p.index.Quarantined(e.stream) {
 		return
 	}
 	if _, lives, _ := e.logUnder(c.Epoch); slices.ContainsFunc(lives, func(life int) bool { return life != ghostLife && life != e.life }) {
 		return // another restart could not be noticed
 	}
 	r.checked("ShadowRecovery")
+	if count, facts := r.library.foldKnown(e.log(), c, crdt.MaxSeq).sum(); count != d.Base.Count || facts != d.Base.Facts {
+		r.violate("ShadowRecovery", p, "%s: %d facts (%x), the engine's log says %d (%x)", e.name, d.Base.Count, d.Base.Facts, count, facts)
+		return
+	}
+	if len(c.Voids) > 0 || c.Anchor != 1 {
+		return
+	}
 	if why := r.untrue(p, e, &d); why != "" {
 		r.violate("ShadowRecovery", p, "%s", why)
 	}
