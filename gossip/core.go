@@ -14,6 +14,7 @@ type Core struct {
 	state State
 
 	now     int64 // ms; never runs backwards (I2)
+	ahead   int64 // ms: the wall clock's lead over now
 	began   bool
 	startAt int64 // time of the first Step
 	due     int64 // when timers must run next
@@ -80,9 +81,13 @@ func New(cfg Config) (*Core, error) {
 	}, nil
 }
 
-// Step handles one event at time nowMs (ms since 1970) and returns what is to
-// be done, in order. The slice is valid until the next Step, the bytes of Send
-// effects for ever. Data of a Received event may be kept.
+// Step handles one event at time nowMs and returns what is to be done, in
+// order. The slice is valid until the next Step, the bytes of Send effects for
+// ever. Data of a Received event may be kept.
+//
+// nowMs is the wall clock's time (ms since 1970) at the process's start and what
+// passed since: everything that takes a while is measured by it, so setting the
+// wall clock must not move it. How far that is off then is told by ClockSet.
 func (c *Core) Step(nowMs int64, ev Event) []Effect {
 	c.effects = c.effects[:0]
 	clear(c.cache)
@@ -106,6 +111,8 @@ func (c *Core) begin() {
 
 func (c *Core) handle(ev Event) {
 	switch ev := ev.(type) {
+	case ClockSet:
+		c.clockSet(ev.AheadMs)
 	case MemberUp:
 		c.memberUp(ev)
 	case MemberDown:

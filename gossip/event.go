@@ -51,8 +51,11 @@ type (
 	}
 	// Writable says that a connection's send buffer has room again.
 	Writable struct{ Conn Conn }
+	// ClockSet says that the wall clock was set: it is now so many ms ahead of
+	// the time of Step, negative: behind. Before the first one they are the same.
+	ClockSet struct{ AheadMs int64 }
 	// Ingested says that this peer, as an owner, applied new slots of a stream
-	// to the State. ReceivedAt is when the engine's bytes arrived (ms).
+	// to the State. ReceivedAt is when the engine's bytes arrived (ms, of Step's time).
 	Ingested struct {
 		Stream     crdt.StreamID
 		Epoch      uint64
@@ -83,6 +86,7 @@ type (
 	Tick struct{}
 )
 
+func (ClockSet) event()       {}
 func (MemberUp) event()       {}
 func (MemberDown) event()     {}
 func (Connected) event()      {}

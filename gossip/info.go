@@ -47,7 +47,7 @@ func (c *Core) info(p *peer) PeerInfo {
 		i.Unacked += cn.unacked
 	}
 	if fast := p.conns[Fast]; fast != nil {
-		i.ClockOffset = fast.offset.Value()
+		i.ClockOffset = fast.offset.Value() + c.ahead
 	}
 	return i
 }

@@ -138,7 +138,7 @@ func (c *Core) parcelOf(id crdt.StreamID, o *owed) *parcel {
 		for i := range k.delta.Slots {
 			size += 16 + len(k.delta.Slots[i].Body)
 		}
-		k.packed = crdt.AppendPacked(make([]byte, 0, size), k.delta.Slots, k.lost, c.now*1000)
+		k.packed = crdt.AppendPacked(make([]byte, 0, size), k.delta.Slots, k.lost, c.wall()*1000)
 	}
 	c.cache[id] = k
 	return k

@@ -75,7 +75,7 @@ func (c *Core) closedSums() []crdt.PredictionSum {
 }
 
 // closed reports whether a bucket is over for long enough. Far ones are not.
-func (c *Core) closed(bucket int64) bool { return bucket < (c.now-closedMs)/bucketMs }
+func (c *Core) closed(bucket int64) bool { return bucket < (c.wall()-closedMs)/bucketMs }
 
 // comparePredictions sends p the entries of every bucket in which it has
 // others; its own come when it sees our sums.

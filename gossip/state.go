@@ -7,6 +7,11 @@ import "github.com/banyan-llm/banyan/crdt"
 // simulation uses the same. Methods are called from Step only, must not call
 // back, and do their own locking.
 type State interface {
+	// ClockSet says how far the wall clock is ahead of the times that the other
+	// methods are given from now on, ms; 0 before. Predictions, which peers
+	// compare, are in its time.
+	ClockSet(aheadMs int64)
+
 	// Streams appends the ids of all known streams, sorted.
 	Streams(dst []crdt.StreamID) []crdt.StreamID
 	// Digest returns a stream's context and the sum of its base. ok is false if

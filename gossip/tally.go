@@ -268,7 +268,7 @@ func (c *Core) sendDetails(p *peer, flags byte, mine tallied, differ []uint64, t
 			}
 			d := c.digestOf(id)
 			digests, _ = cn.names.put(digests, id)
-			digests = crdt.AppendPackedDigest(digests, &d, c.now*1000)
+			digests = crdt.AppendPackedDigest(digests, &d, c.wall()*1000)
 			n++
 		}
 	}

@@ -11,7 +11,7 @@ var errShort = errors.New("payload too short")
 
 // newBody starts a payload: every payload begins with the sender's clock.
 func (c *Core) newBody(size int) []byte {
-	return binary.LittleEndian.AppendUint64(make([]byte, 0, 8+size), uint64(c.now))
+	return binary.LittleEndian.AppendUint64(make([]byte, 0, 8+size), uint64(c.wall()))
 }
 
 // putString appends a string of at most 64 KiB with its length.

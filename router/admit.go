@@ -113,7 +113,7 @@ func (p *Peer) roomy(s *scratch, call *proxy.Call, now time.Time) error {
 	if bar == nil {
 		return nil
 	}
-	p.board.roomy(s, *bar, now.UnixMilli())
+	p.board.roomy(s, *bar, p.clock.ms(now))
 	for i := range s.cands {
 		if s.replicas[s.cands[i].Index].Spec.Role != "prefill" {
 			return nil
@@ -139,7 +139,7 @@ func (p *Peer) room(model string) int {
 		}
 		if _, ok := r.Serves(model); ok || model == "" {
 			some = true
-			sum += p.board.room(r.Stream, bar, now.UnixMilli())
+			sum += p.board.room(r.Stream, bar, p.clock.ms(now))
 		}
 	}
 	if !some {
@@ -177,7 +177,7 @@ const plenty = 1 << 20
 func (b *board) roomLocked(pl *place, bar bar, nowMs int64) int {
 	sum, room := pl.total.Load(), plenty
 	scrape, told := &pl.scrape, pl.told
-	if bar.EngineQueue > 0 && told && nowMs-int64(scrape.Version) < scrapeFreshMs {
+	if bar.EngineQueue > 0 && told && fresh(scrape, b.wall(nowMs), scrapeFreshMs) {
 		room = min(room, max(0, bar.EngineQueue-int(scrape.Waiting)))
 	}
 	if bar.KVLoad > 0 && scrape.Capacity > 0 {

@@ -82,7 +82,7 @@ func TestRequestsWaitWhileReplicasAreFull(t *testing.T) {
 
 // TestWhatMakesAReplicaFull: each figure alone.
 func TestWhatMakesAReplicaFull(t *testing.T) {
-	b := newBoard(crdt.PeerID{1})
+	b := newBoard(crdt.PeerID{1}, newClock())
 	id := crdt.NewStreamID("http://a", 0)
 	nowMs := int64(1_000_000)
 	for range 3 {
@@ -111,7 +111,7 @@ func TestWhatMakesAReplicaFull(t *testing.T) {
 		}
 	}
 	// Another peer holds them all: this one still has its part.
-	other := newBoard(crdt.PeerID{2})
+	other := newBoard(crdt.PeerID{2}, newClock())
 	other.JoinLoads(crdt.PeerID{1}, b.OwnLoads(nil, false))
 	if got := other.room(id, bar{AdmissionConfig: &AdmissionConfig{ReplicaLimit: 3}, peers: 1, grid: 16}, nowMs); got != 3 {
 		t.Errorf("a peer's own part of 3: %d", got)

@@ -3,6 +3,7 @@ package router
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -19,7 +20,9 @@ const maxYoung = 64
 // the registers of all peers, scrapes, vitals and operator intent. It is the
 // part of gossip.State that is not the index.
 type board struct {
-	self crdt.PeerID
+	self  crdt.PeerID
+	clock clock
+	ahead atomic.Int64 // ms: the wall clock's lead over clock
 
 	mu       sync.Mutex // guards below; never held while calling out
 	loads    *crdt.Loads
@@ -37,12 +40,20 @@ type board struct {
 	blendedAt int64 // ms
 }
 
-func newBoard(self crdt.PeerID) *board {
+func newBoard(self crdt.PeerID, c clock) *board {
 	return &board{
-		self: self, loads: crdt.NewLoads(self), places: map[crdt.StreamID]*place{},
+		self: self, clock: c, loads: crdt.NewLoads(self), places: map[crdt.StreamID]*place{},
 		meanMs: firstMeanMs, vitals: map[crdt.PeerID]crdt.Vitals{},
 	}
 }
+
+// ClockSet says how far the wall clock is ahead of the times that the other
+// methods are given from now on, ms.
+func (b *board) ClockSet(aheadMs int64) { b.ahead.Store(aheadMs) }
+
+// wall is the wall clock's time, which peers compare, at a time of this peer's
+// clock; both ms.
+func (b *board) wall(nowMs int64) int64 { return nowMs + b.ahead.Load() }
 
 // publishLocked writes the own register of a replica into the table.
 func (b *board) publishLocked(pl *place) {
@@ -91,7 +102,7 @@ func (b *board) dispatchBelow(s *share, below *bar, nowMs int64) bool {
 	}
 	b.joinLocked(s, nowMs)
 	b.meanS += (s.prefill - b.meanS) / 64
-	if gap := float64(nowMs-b.lastSent) / 1000; b.lastSent != 0 {
+	if gap := float64(max(0, nowMs-b.lastSent)) / 1000; b.lastSent != 0 {
 		b.lambda = b.lambda*rateWindow/(rateWindow+gap) + 1/(rateWindow+gap)
 	}
 	b.lastSent = nowMs
@@ -108,7 +119,7 @@ func (b *board) join(s *share, nowMs int64) {
 func (b *board) joinLocked(s *share, nowMs int64) {
 	pl := b.placeLocked(s.id)
 	if pl.total.Waiting() == 0 && pl.total.Streams() == 0 {
-		pl.reg.FirstToken = nowMs
+		pl.reg.FirstToken = b.wall(nowMs)
 	}
 	pl.reg.Waiting++
 	pl.reg.Prefill += s.prefill
@@ -147,7 +158,7 @@ func (b *board) firstToken(s *share, nowMs int64) {
 	b.leaveQueueLocked(pl, s)
 	pl.reg.Streams++
 	pl.reg.Blocks += s.blocks
-	pl.reg.FirstToken = nowMs
+	pl.reg.FirstToken = b.wall(nowMs)
 	b.publishLocked(pl)
 }
 

@@ -13,7 +13,7 @@ import (
 
 func TestEveryRequestIsCountedOutExactlyOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBoard(crdt.PeerID{1})
+		b := newBoard(crdt.PeerID{1}, newClock())
 		var shares []*share
 		waiting, streams := map[crdt.StreamID]int{}, map[crdt.StreamID]int{}
 		now := int64(1000)
@@ -67,7 +67,7 @@ func TestEveryRequestIsCountedOutExactlyOnce(t *testing.T) {
 }
 
 func TestOwnRecentDispatchesAreYoung(t *testing.T) {
-	b := newBoard(crdt.PeerID{1})
+	b := newBoard(crdt.PeerID{1}, newClock())
 	id := crdt.NewStreamID("http://r", 0)
 	for at := int64(0); at < 100; at += 10 {
 		b.dispatch(&share{id: id, prefill: 1, tokens: 100}, 1000+at)
@@ -89,7 +89,7 @@ func filled(b *board, id crdt.StreamID, nowMs int64, ageMs float64) policy.Candi
 }
 
 func TestIntentIsLastWriterWins(t *testing.T) {
-	a, b := newBoard(crdt.PeerID{1}), newBoard(crdt.PeerID{2})
+	a, b := newBoard(crdt.PeerID{1}, newClock()), newBoard(crdt.PeerID{2}, newClock())
 	id := crdt.NewStreamID("http://r", 0)
 	a.setIntent(id, true, 100)
 	b.setIntent(id, false, 100)
@@ -109,7 +109,7 @@ func TestIntentIsLastWriterWins(t *testing.T) {
 }
 
 func TestADrainingReplicaHasNoWeight(t *testing.T) {
-	b := newBoard(crdt.PeerID{1})
+	b := newBoard(crdt.PeerID{1}, newClock())
 	id := crdt.NewStreamID("http://r", 0)
 	if c := filled(b, id, 1, 0); c.Weight != 1 {
 		t.Errorf("weight %v", c.Weight)
@@ -121,7 +121,7 @@ func TestADrainingReplicaHasNoWeight(t *testing.T) {
 }
 
 func TestRequestRateFollowsTheTraffic(t *testing.T) {
-	b := newBoard(crdt.PeerID{1})
+	b := newBoard(crdt.PeerID{1}, newClock())
 	id := crdt.NewStreamID("http://r", 0)
 	now := int64(1000)
 	for range 2000 {

@@ -2,9 +2,18 @@ package router
 
 import "time"
 
-// ms is t in ms on the clock by which this peer measures how long something
-// took: the wall clock's time at the peer's start and what passed since. A
-// wall clock that is set does not move it.
-func (p *Peer) ms(t time.Time) int64 {
-	return p.started.UnixMilli() + t.Sub(p.started).Milliseconds()
+// clock is the time by which a peer measures how long something took: the wall
+// clock's time at the start and what passed since. Setting the wall clock does
+// not move it. What peers compare with each other (predictions, first tokens,
+// scrapes, operators' words) is in the wall clock's time instead.
+type clock struct {
+	began time.Time // with its monotonic part
 }
+
+func newClock() clock { return clock{time.Now()} }
+
+// at is the time on this clock when time.Now returned t.
+func (c clock) at(t time.Time) time.Time { return c.began.Round(0).Add(t.Sub(c.began)) }
+
+// ms is at in ms since 1970.
+func (c clock) ms(t time.Time) int64 { return c.at(t).UnixMilli() }

@@ -57,7 +57,7 @@ func TestReplicasThatStayAwayAreForgotten(t *testing.T) {
 }
 
 func TestAForgottenReplicaLeavesNothing(t *testing.T) {
-	b := newBoard(crdt.PeerID{1})
+	b := newBoard(crdt.PeerID{1}, newClock())
 	id := crdt.NewStreamID("http://r", 0)
 	b.dispatch(&share{id: id}, 1)
 	b.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: {Version: 1}})

@@ -96,7 +96,7 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 	booked := split.Decode
 	booked.Prefill, booked.Matched = 0, pr.keys.Tokens
 	t := p.ticket(s.replicas[to.Index], to, pr, booked, now)
-	p.board.join(&t.share, now.UnixMilli())
+	p.board.join(&t.share, p.clock.ms(now))
 	p.announce(t, -1, now)
 	t.predicted, t.alone, t.prompt = split.Decode.Predicted, split.Decode, pr
 	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
@@ -198,7 +198,7 @@ func (p *Peer) endLead(t *ticket, how leg, usage openai.Usage, now time.Time) {
 	took := now.Sub(l.at)
 	p.metrics.legs.WithLabelValues(string(how)).Inc()
 	if how == legAnswered {
-		p.board.firstToken(&l.share, now.UnixMilli())
+		p.board.firstToken(&l.share, p.clock.ms(now))
 		p.board.learn(l.share.id, policy.Sample{Predicted: l.predicted, Prefill: l.share.prefill, Seen: took.Seconds()})
 	}
 	p.board.leave(&l.share, usage.Prompt, usage.Cached)

@@ -24,7 +24,7 @@ type ageView struct {
 // refreshAges takes the core's view of its peers. The core runs in the mesh's
 // loop, so this asks the loop and takes the answer when it comes.
 func (p *Peer) refreshAges(ctx context.Context) {
-	p.board.decay(time.Now().UnixMilli())
+	p.board.decay(p.clock.ms(time.Now()))
 	p.mesh.inspect(ctx, func(core *gossip.Core) {
 		v := ageView{at: time.Now(), peers: 1, list: core.Peers()}
 		var silent []float64
@@ -94,8 +94,8 @@ func (p *Peer) publishVitals(now time.Time) {
 	runtime.ReadMemStats(&mem)
 	ready, _ := p.Ready()
 	v := crdt.Vitals{
-		Version: uint64(now.UnixMilli()), Name: p.name, HTTP: p.public.Addr().String(), Build: p.version,
-		Rate: p.board.ownRate(now.UnixMilli()), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
+		Version: uint64(p.clock.ms(now)), Name: p.name, HTTP: p.public.Addr().String(), Build: p.version,
+		Rate: p.board.ownRate(p.clock.ms(now)), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
 		Ready: ready, Draining: p.draining.Load(), Ages: map[crdt.PeerID]int64{},
 	}
 	if a := p.ages.Load(); a != nil {

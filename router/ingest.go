@@ -218,7 +218,7 @@ func (g *ingest) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
 func (g *ingest) Deliver(d kvevents.Delivery) {
 	delta := crdt.Delta{Stream: d.Stream, Epoch: d.Epoch, Anchor: d.Anchor, Slots: d.Slots}
 	before := len(g.peer.index.Holes(d.Stream))
-	out := g.peer.index.Apply(&delta, time.Now().UnixMilli())
+	out := g.peer.index.Apply(&delta, g.peer.clock.ms(time.Now()))
 	if n := len(out.Holes) - before; n > 0 {
 		g.peer.metrics.gaps.Add(float64(n))
 	}
@@ -238,7 +238,7 @@ func (g *ingest) Deliver(d kvevents.Delivery) {
 		return // nobody relays what did not change its own state
 	}
 	g.peer.mesh.ingested(gossip.Ingested{
-		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: d.ReceivedAt.UnixMilli(), First: first,
+		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: g.peer.clock.ms(d.ReceivedAt), First: first,
 	})
 }
 
@@ -250,7 +250,7 @@ func (g *ingest) missing(id crdt.StreamID, spans []crdt.Span) {
 		return
 	}
 	g.mu.Lock()
-	g.losses.Absent(id, p.Epoch, spans, g.peer.ms(time.Now()))
+	g.losses.Absent(id, p.Epoch, spans, g.peer.clock.ms(time.Now()))
 	f := g.follow[id]
 	g.mu.Unlock()
 	if f != nil {
@@ -262,13 +262,13 @@ func (g *ingest) missing(id crdt.StreamID, spans []crdt.Span) {
 func (g *ingest) Exhausted(id crdt.StreamID, epoch uint64, spans []crdt.Span) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.losses.Exhausted(id, epoch, spans, g.peer.ms(time.Now()))
+	g.losses.Exhausted(id, epoch, spans, g.peer.clock.ms(time.Now()))
 }
 
 // declare gives slots up where the rule of gossip.Losses says so.
 func (g *ingest) declare(now time.Time) {
 	g.mu.Lock()
-	due := g.losses.Due(g.peer.ms(now), func(id crdt.StreamID) bool {
+	due := g.losses.Due(g.peer.clock.ms(now), func(id crdt.StreamID) bool {
 		f := g.follow[id]
 		return f != nil && f.lostAt.IsZero()
 	})
@@ -278,7 +278,7 @@ func (g *ingest) declare(now time.Time) {
 		if len(spans) == 0 {
 			continue
 		}
-		d, out := g.peer.index.Declare(l.Stream, l.Epoch, spans, now.UnixMilli())
+		d, out := g.peer.index.Declare(l.Stream, l.Epoch, spans, g.peer.clock.ms(now))
 		if len(d.Lost) == 0 || out.Stale {
 			continue
 		}
@@ -288,7 +288,7 @@ func (g *ingest) declare(now time.Time) {
 		}
 		g.peer.metrics.lost.Add(float64(n))
 		g.peer.log.Warn("event batches lost: no peer and no replay has them", "stream", l.Stream, "batches", n)
-		g.peer.mesh.ingested(gossip.Ingested{Stream: l.Stream, Epoch: l.Epoch, Lost: spans, ReceivedAt: now.UnixMilli(), First: true})
+		g.peer.mesh.ingested(gossip.Ingested{Stream: l.Stream, Epoch: l.Epoch, Lost: spans, ReceivedAt: g.peer.clock.ms(now), First: true})
 	}
 }
 

@@ -35,7 +35,7 @@ func newLink(p *Peer) (*link, error) {
 	l.mesh, err = mesh.New(mesh.Config{
 		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: p.rules.Load().ring,
 		Insecure: m.Insecure, TLS: mesh.TLSFiles{Cert: m.TLS.Cert, Key: m.TLS.Key, CA: m.TLS.CA}, Version: p.version,
-		HTTP: p.public.Addr().String(), Core: p.core, Local: l.local, OnChange: func() { p.ingest.wake() },
+		HTTP: p.public.Addr().String(), Core: p.core, Now: func() time.Time { return p.clock.at(time.Now()) }, Local: l.local, OnChange: func() { p.ingest.wake() },
 		Logger: p.log.Named("mesh"), Registerer: p.registry,
 	})
 	return l, err
@@ -136,7 +136,7 @@ func (l *link) work() {
 		case <-l.quit:
 			return
 		case job := <-l.jobs:
-			now := time.Now().UnixMilli()
+			now := l.peer.clock.ms(time.Now())
 			switch e := job.(type) {
 			case gossip.CutSnapshot:
 				l.mesh.Post(gossip.SnapshotCut{Stream: e.Stream, Snapshot: l.peer.index.Cut(e.Stream)})

@@ -143,7 +143,7 @@ func (p *Peer) keepHouse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			for p.index.Maintain(now.UnixMilli(), clearFacts) && ctx.Err() == nil {
+			for p.index.Maintain(p.clock.ms(now), clearFacts) && ctx.Err() == nil {
 			}
 			p.refreshAges(ctx)
 			if now.Sub(vitals) >= vitalsEvery {

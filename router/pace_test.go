@@ -42,7 +42,7 @@ func taught(c policy.Calibrator) policy.Calibrator {
 }
 
 func TestBlendedRatesFollowTheCandidates(t *testing.T) {
-	b := newBoard(crdt.PeerID{1})
+	b := newBoard(crdt.PeerID{1}, newClock())
 	two := []*place{b.place(crdt.NewStreamID("http://a", 0)), b.place(crdt.NewStreamID("http://b", 0))}
 	b.mu.Lock()
 	defer b.mu.Unlock()

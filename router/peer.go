@@ -45,7 +45,7 @@ type Peer struct {
 	id       crdt.PeerID
 	name     string
 	log      hclog.Logger
-	started  time.Time
+	clock    clock
 	registry *prometheus.Registry
 	metrics  *metrics
 
@@ -99,7 +99,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	if opt.Logger == nil {
 		opt.Logger = hclog.NewNullLogger()
 	}
-	p := &Peer{source: opt.Source, version: opt.Version, log: opt.Logger, started: time.Now(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
+	p := &Peer{source: opt.Source, version: opt.Version, log: opt.Logger, clock: newClock(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
 	p.rules.Store(begin)
 	if _, err := crand.Read(p.id[:]); err != nil {
 		return nil, fmt.Errorf("draw a peer id: %w", err)
@@ -117,7 +117,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		return nil, err
 	}
 	p.hasher = radix.NewHasher(secret)
-	p.board = newBoard(p.id)
+	p.board = newBoard(p.id, p.clock)
 	p.after = newAftermath(p.announced, p.metrics.announcedLate.Inc)
 	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
@@ -298,7 +298,7 @@ func (p *Peer) models() []proxy.Model {
 	var out []proxy.Model
 	for _, m := range p.fleet.ModelNames() {
 		out = append(out, proxy.Model{
-			ID: m.ID, Object: "model", Created: p.started.Unix(), OwnedBy: "banyan", Root: m.Root, Parent: m.Parent, MaxModelLen: m.MaxLen,
+			ID: m.ID, Object: "model", Created: p.clock.began.Unix(), OwnedBy: "banyan", Root: m.Root, Parent: m.Parent, MaxModelLen: m.MaxLen,
 		})
 	}
 	return out

@@ -186,7 +186,7 @@ func (p *Peer) look(s *scratch, now time.Time) *policy.View {
 	lambda, meanS := p.board.fleetRate()
 	v := p.seen(now)
 	s.view = policy.View{
-		NowMs: now.UnixMilli(), AgeMs: v.load, Peers: v.peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: v.index, Rand: s.rand,
+		NowMs: p.board.wall(p.clock.ms(now)), AgeMs: v.load, Peers: v.peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: v.index, Rand: s.rand,
 	}
 	return &s.view
 }
@@ -202,14 +202,14 @@ func (p *Peer) gather(s *scratch, pr *prompt, now time.Time) {
 		c.ID, c.Index, c.Weight = m.id, i, s.replicas[i].Weight(now)
 		c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = d.GPU*grid, d.CPU*grid, d.Any*grid, d.Predicted*grid, d.Suspect*grid
 	}
-	p.board.fill(s.cands, s.places, s.view.NowMs, s.view.AgeMs)
+	p.board.fill(s.cands, s.places, p.clock.ms(now), s.view.AgeMs)
 }
 
 // countIn books the request at its replica and tells the mesh. It returns nil
 // if the replica has become full.
 func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, below *bar, now time.Time) *ticket {
 	t := p.ticket(r, c, pr, d, now)
-	if !p.board.dispatchBelow(&t.share, below, now.UnixMilli()) {
+	if !p.board.dispatchBelow(&t.share, below, p.clock.ms(now)) {
 		return nil
 	}
 	p.announce(t, d.Matched/max(1, pr.keys.Grid), now)
@@ -255,7 +255,7 @@ func (t *ticket) headers() http.Header {
 func (p *Peer) FirstToken(target *proxy.Target, at time.Time) {
 	t := target.Token.(*ticket)
 	t.first = at
-	p.board.firstToken(&t.share, at.UnixMilli())
+	p.board.firstToken(&t.share, p.clock.ms(at))
 	if !t.shared() {
 		p.board.learn(t.share.id, policy.Sample{Predicted: t.predicted, Prefill: t.share.prefill, Seen: at.Sub(t.at).Seconds()})
 	}
@@ -333,7 +333,7 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m.matched.Add(float64(t.matched))
 	m.predictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
 	p.index.Evidence(t.share.id, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Hashes: t.keys.Hashes, Exact: t.keys.Scheme.Exact()},
-		u.Cached/max(1, t.keys.Grid), t.confirmed, t.at.UnixMilli())
+		u.Cached/max(1, t.keys.Grid), t.confirmed, p.clock.ms(t.at))
 	p.mesh.predicted()
 }
 

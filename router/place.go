@@ -82,12 +82,12 @@ func (b *board) fill(cands []policy.Candidate, places []*place, nowMs int64, age
 		if pl.gone {
 			pl = b.placeLocked(pl.id)
 		}
-		pl.fill(&cands[i], nowMs, ageMs)
+		pl.fill(&cands[i], nowMs, b.wall(nowMs), ageMs)
 		cands[i].Rates = rates[i]
 	}
 }
 
-func (pl *place) fill(c *policy.Candidate, nowMs int64, ageMs float64) {
+func (pl *place) fill(c *policy.Candidate, nowMs, wallMs int64, ageMs float64) {
 	sum := pl.total // field by field: a copy of it would cost as much as the rest
 	c.Waiting, c.Prefill, c.Tokens = int(sum.Waiting()), sum.Prefill(), sum.Tokens()
 	c.Streams, c.Blocks, c.FirstToken = int(sum.Streams()), sum.Blocks(), sum.FirstToken()
@@ -97,7 +97,7 @@ func (pl *place) fill(c *policy.Candidate, nowMs int64, ageMs float64) {
 		c.YoungTokens += pl.young[i].tokens
 	}
 	c.Running, c.Queued, c.KVUse = -1, -1, -1
-	if s := &pl.scrape; pl.told && nowMs-int64(s.Version) < scrapeFreshMs {
+	if s := &pl.scrape; pl.told && fresh(s, wallMs, scrapeFreshMs) {
 		c.Running, c.Queued, c.KVUse, c.Capacity = int(s.Running), int(s.Waiting), float64(s.KVUse), s.Capacity
 	}
 	if pl.ruled {
@@ -128,6 +128,14 @@ func (b *board) blendLocked(places []*place, nowMs int64) {
 
 // scrapeFreshMs is how long a scrape speaks for its replica.
 const scrapeFreshMs = 2000
+
+// fresh reports whether a scrape was taken within so many ms of now, by the wall
+// clock of the owner that took it. One from further ahead than that is of a
+// clock that was set since: nobody knows how old it is.
+func fresh(s *crdt.Scrape, wallMs, within int64) bool {
+	age := wallMs - int64(s.Version)
+	return -within < age && age < within
+}
 
 // knows reports whether the board holds anything of a replica's load.
 func (b *board) knows(id crdt.StreamID) bool {

@@ -15,7 +15,7 @@ import (
 // start are those that looking everything up by name gives.
 func TestPlacesHoldWhatTheTablesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBoard(crdt.PeerID{1})
+		b := newBoard(crdt.PeerID{1}, newClock())
 		var ids []crdt.StreamID
 		var places []*place
 		for i := range 3 {

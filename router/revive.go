@@ -11,7 +11,7 @@ import (
 // the tracker that follows it, and tells the others at once: they keep it as a
 // shadow too.
 func (g *ingest) Revive(r kvevents.Revival) {
-	now := time.Now().UnixMilli()
+	now := g.peer.clock.ms(time.Now())
 	d, ok := g.peer.index.Revive(r.Stream, r.Epoch, r.Anew, now)
 	if !ok {
 		return

@@ -30,7 +30,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	ready, why := p.Ready()
 	s := &console.Status{
 		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.config().Mesh.Label, Policy: p.config().Policy, Grid: p.config().Grid,
-		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.started).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why,
+		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.clock.began).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why,
 		Peers: p.peerStatus(), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{},
 	}
 	st := p.index.Stats()
@@ -121,7 +121,7 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 			q.Tokenizer = string(mode)
 		}
 	}
-	if s, ok := scrapes[r.Stream]; ok && now.UnixMilli()-int64(s.Version) < 5*scrapeFreshMs {
+	if s, ok := scrapes[r.Stream]; ok && fresh(&s, now.UnixMilli(), 5*scrapeFreshMs) {
 		use, running, queued := float64(s.KVUse), int(s.Running), int(s.Waiting)
 		q.KVUse, q.Running, q.Queued = &use, &running, &queued
 	}
@@ -162,7 +162,7 @@ func (p *Peer) streamStatus(r *fleet.Replica, d crdt.Digest) console.Stream {
 	if p.index.Quarantined(r.Stream) {
 		s.State, s.Detail = "quarantined", "its numbering restarts again and again; two processes behind one URL look like that"
 	}
-	if ago, ok := p.index.Ref(r.Stream).SinceSlot(time.Now().UnixMilli()); ok {
+	if ago, ok := p.index.Ref(r.Stream).SinceSlot(p.clock.ms(time.Now())); ok {
 		s.LastEventMs = &ago
 	}
 	return s
@@ -240,7 +240,7 @@ func (p *Peer) requestStatus(now time.Time) console.Requests {
 	m := p.metrics
 	return console.Requests{
 		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
-		CachedTokens: counterValue(m.cached), Rate: p.board.ownRate(now.UnixMilli()),
+		CachedTokens: counterValue(m.cached), Rate: p.board.ownRate(p.clock.ms(now)),
 		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead), Recent: p.recent.since(now, m),
 	}
 }

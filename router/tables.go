@@ -17,6 +17,12 @@ type state struct {
 
 var _ gossip.State = state{}
 
+// ClockSet tells both parts how far the wall clock is ahead of this peer's.
+func (s state) ClockSet(aheadMs int64) {
+	s.Index.ClockSet(aheadMs)
+	s.board.ClockSet(aheadMs)
+}
+
 // OwnLoads appends this peer's registers.
 func (b *board) OwnLoads(dst []crdt.LoadEntry, dirty bool) []crdt.LoadEntry {
 	b.mu.Lock()
@@ -30,7 +36,7 @@ func (b *board) JoinLoads(at crdt.PeerID, loads []crdt.LoadEntry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.loads.Join(at, loads) > 0 || len(loads) == 0 {
-		b.loads.Heard(at, time.Now().UnixMilli())
+		b.loads.Heard(at, b.clock.ms(time.Now()))
 	}
 }
 

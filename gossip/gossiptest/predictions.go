@@ -15,6 +15,7 @@ const (
 type predictions struct {
 	sets    map[crdt.PredictionSpace]map[uint64]touch
 	waiting []crdt.Prediction
+	ahead   int64 // ms: the wall clock's lead
 }
 
 type touch struct {
@@ -83,7 +84,7 @@ func (s *predictions) OwnPredictions(dst []crdt.Prediction, max int) []crdt.Pred
 // JoinPredictions implements gossip.State.
 func (s *predictions) JoinPredictions(ps []crdt.Prediction, nowMs int64) (rejected int) {
 	for i := range ps {
-		if ps[i].Time > nowMs+maxSkewMs {
+		if ps[i].Time > nowMs+s.ahead+maxSkewMs {
 			rejected++
 			continue
 		}
@@ -91,6 +92,9 @@ func (s *predictions) JoinPredictions(ps []crdt.Prediction, nowMs int64) (reject
 	}
 	return rejected
 }
+
+// ClockSet implements gossip.State.
+func (s *predictions) ClockSet(aheadMs int64) { s.ahead = aheadMs }
 
 // PredictionSums implements gossip.State.
 func (s *predictions) PredictionSums(int64) []crdt.PredictionSum {

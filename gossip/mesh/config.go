@@ -21,7 +21,7 @@ import (
 // Core is the protocol the shell drives; *gossip.Core is one. It is called
 // from one goroutine only.
 type Core interface {
-	// Step handles one event at a time in ms since 1970.
+	// Step handles one event at a time of Config.Now, in ms since 1970.
 	Step(nowMs int64, ev gossip.Event) []gossip.Effect
 	// NextTick is when the core wants to be stepped next, ms.
 	NextTick() int64
@@ -73,8 +73,13 @@ type Config struct {
 
 	Logger     hclog.Logger          // nil: none
 	Registerer prometheus.Registerer // nil: metrics are kept but not registered
-	Clock      func() time.Time      // nil: time.Now
-	Timing     Timing
+	// Clock is the wall clock; nil: time.Now.
+	Clock func() time.Time
+	// Now is the core's time: it never runs back, and setting the wall clock does
+	// not move it. nil: what Clock told when the mesh was made, and what passed
+	// since.
+	Now    func() time.Time
+	Timing Timing
 
 	tune func(*serf.Config) // tests: faster failure detection
 	wire *wire              // tests: a network that can be cut; nil: the host's
@@ -124,6 +129,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.Now == nil {
+		c.Now = passing(c.Clock())
 	}
 	if c.Local == nil {
 		c.Local = func(gossip.Effect) {}

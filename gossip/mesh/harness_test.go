@@ -260,6 +260,7 @@ type loadState struct {
 	self crdt.PeerID
 
 	mu    sync.Mutex // guards below
+	ahead int64      // ms: the wall clock's lead
 	dirty bool
 	loads map[crdt.PeerID]map[crdt.StreamID]crdt.Load
 }
@@ -268,6 +269,12 @@ var _ gossip.State = (*loadState)(nil)
 
 func newLoadState(self crdt.PeerID) *loadState {
 	return &loadState{self: self, loads: map[crdt.PeerID]map[crdt.StreamID]crdt.Load{self: {}}}
+}
+
+func (s *loadState) ClockSet(aheadMs int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = aheadMs
 }
 
 func (s *loadState) set(id crdt.StreamID, waiting int32) {

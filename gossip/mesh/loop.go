@@ -20,11 +20,16 @@ func (m *Mesh) loop() {
 	defer close(m.loopDone)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var clock steady
+	var clock lead
 	var shown time.Time
 	var ticked int64 // ms; at most one tick each, whatever the core asks for
 	for m.ctx.Err() == nil {
-		now := clock.read(m.cfg.Clock())
+		before, wall := m.cfg.Now(), m.cfg.Clock()
+		now := m.cfg.Now()
+		if set, ok := clock.moved(before, wall, now); ok {
+			m.log.Info("wall clock was set", "ahead_ms", set.AheadMs)
+			m.step(now, set)
+		}
 		if now.Sub(shown) >= viewEvery {
 			shown = now
 			m.show()
@@ -47,7 +52,7 @@ func (m *Mesh) loop() {
 
 // show publishes what the core knows of its peers.
 func (m *Mesh) show() {
-	v := &view{at: m.cfg.Clock(), peers: make(map[crdt.PeerID]gossip.PeerInfo)}
+	v := &view{at: m.cfg.Now(), peers: make(map[crdt.PeerID]gossip.PeerInfo)}
 	for _, p := range m.cfg.Core.Peers() {
 		v.peers[p.ID] = p
 	}

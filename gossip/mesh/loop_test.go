@@ -338,7 +338,7 @@ func TestAHastyCoreTicksOnceAMillisecond(t *testing.T) {
 	now := time.Unix(1, 0) // a clock that stands
 	cfg := config("a")
 	insecure(&cfg)
-	cfg.Clock = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	cfg.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	core.on = func(ev gossip.Event) []gossip.Effect {
 		if is[gossip.Tick](ev) {
 			mu.Lock()

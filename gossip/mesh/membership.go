@@ -89,7 +89,7 @@ func stateOf(t serf.EventType) MemberState {
 
 // memberChanged tells the roster, and the core unless it is about itself.
 func (m *Mesh) memberChanged(node string, p Member, state MemberState) {
-	m.roster.apply(node, p, state, m.cfg.Clock())
+	m.roster.apply(node, p, state, m.cfg.Now())
 	if p.ID == m.cfg.PeerID {
 		return
 	}

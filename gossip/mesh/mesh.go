@@ -83,8 +83,8 @@ func New(cfg Config) (*Mesh, error) {
 		log:      cfg.Logger,
 		inbox:    newInbox(),
 		roster:   newRoster(cfg.PeerID),
-		once:     newOnce(cfg.Clock, onceEvery),
-		warned:   newOnce(cfg.Clock, time.Second),
+		once:     newOnce(cfg.Now, onceEvery),
+		warned:   newOnce(cfg.Now, time.Second),
 		loopDone: make(chan struct{}),
 		lost:     make(chan struct{}, 1),
 		retag:    make(chan struct{}, 1),
@@ -101,7 +101,7 @@ func New(cfg Config) (*Mesh, error) {
 	}
 	m.meter = newMetrics(cfg.Registerer)
 	m.meter.expiry.Set(float64(m.identity.expires().Unix()))
-	m.refusals = &refusals{log: m.log, once: newOnce(cfg.Clock, onceEvery), count: func(c cause) { m.meter.refused[c].Inc() }}
+	m.refusals = &refusals{log: m.log, once: newOnce(cfg.Now, onceEvery), count: func(c cause) { m.meter.refused[c].Inc() }}
 	return m, nil
 }
 
@@ -162,7 +162,7 @@ func (m *Mesh) Start() error {
 	m.wg.Go(m.loop)
 	m.transport.start()
 	events := make(chan serf.Event, 64)
-	logger := newSerfLog(m.log, newOnce(m.cfg.Clock, onceEvery), func() { m.refusals.count(causeKey) })
+	logger := newSerfLog(m.log, newOnce(m.cfg.Now, onceEvery), func() { m.refusals.count(causeKey) })
 	s, err := serf.Create(serfConfig(&m.cfg, m.transport, m.ring, logger, events))
 	if err != nil {
 		m.become(closed, nil)
@@ -269,7 +269,7 @@ func (m *Mesh) Members() []Member {
 	if v == nil {
 		return out
 	}
-	since := max(0, m.cfg.Clock().Sub(v.at))
+	since := max(0, m.cfg.Now().Sub(v.at))
 	for i := range out {
 		p := &out[i]
 		if info, ok := v.peers[p.ID]; ok && p.State == Alive && !p.Self {

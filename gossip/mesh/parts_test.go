@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
-	"pgregory.net/rapid"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
@@ -273,36 +272,6 @@ func TestSerfLinesAreSaidOnceAndKeysCounted(t *testing.T) {
 	}
 	if got := out.String(); strings.Count(got, "[ERROR]") != 2 || strings.Count(got, "[INFO]") != 2 || strings.Contains(got, "DEBUG") {
 		t.Errorf("log:\n%s", got)
-	}
-}
-
-func TestSteadyClockNeverStandsOrRunsBack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var s steady
-		wall := time.Now() // with a monotonic part, which is all that Sub looks at
-		last := s.read(wall)
-		for range rapid.IntRange(1, 20).Draw(t, "steps") {
-			passed := time.Duration(rapid.IntRange(0, 5_000).Draw(t, "passed")) * time.Millisecond
-			wall = wall.Add(passed)
-			now := s.read(wall)
-			if now.Sub(last) < passed/2 {
-				t.Fatalf("%v passed, the clock went %v", passed, now.Sub(last))
-			}
-			last = now
-		}
-	})
-	var s steady
-	start := time.Unix(1000, 0)
-	s.read(start)
-	back := s.read(start.Add(-10 * time.Second))
-	if back.Before(start) {
-		t.Error("ran back with the wall clock")
-	}
-	if on := s.read(start.Add(-8 * time.Second)); on.Sub(back) != time.Second {
-		t.Errorf("2 s of a wall clock set back moved it by %v, want 1 s", on.Sub(back))
-	}
-	if up := s.read(start.Add(time.Minute)); !up.Equal(start.Add(time.Minute)) {
-		t.Error("does not follow a wall clock that is ahead")
 	}
 }
 

@@ -26,7 +26,7 @@ func (m *Mesh) reunite(ctx context.Context) {
 			return
 		}
 		var wg sync.WaitGroup
-		for _, l := range m.roster.lost(m.cfg.Clock().Add(-seekFor), seekAtOnce) {
+		for _, l := range m.roster.lost(m.cfg.Now().Add(-seekFor), seekAtOnce) {
 			wg.Go(func() { m.seek(l) })
 		}
 		wg.Wait()

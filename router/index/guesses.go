@@ -65,8 +65,17 @@ func (g *guesses) Hide(space crdt.PredictionSpace, keys []uint64) {
 	}
 }
 
+// ClockSet says how far the wall clock is ahead of the times that the Index is
+// given from now on, ms; 0 before. Predictions, which peers compare, are in its
+// time; how long something lasts here is not.
+func (x *Index) ClockSet(aheadMs int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ahead = aheadMs
+}
+
 func (g *guesses) join(ps []crdt.Prediction, nowMs int64) (rejected int) {
-	rejected = g.lattice.Join(ps, nowMs)
+	rejected = g.lattice.Join(ps, nowMs+g.x.ahead)
 	if len(ps) > rejected && g.next == 0 {
 		g.next = 1 // the lattice tells the time
 	}
@@ -75,11 +84,12 @@ func (g *guesses) join(ps []crdt.Prediction, nowMs int64) (rejected int) {
 
 // expire ends what is due at the earliest moment; more if there is another.
 func (g *guesses) expire(nowMs int64) (more bool) {
-	if g.next == 0 || nowMs < g.next {
+	wall := nowMs + g.x.ahead
+	if g.next == 0 || wall < g.next {
 		return false
 	}
 	g.next = g.lattice.Expire(g.next)
-	return g.next != 0 && g.next <= nowMs
+	return g.next != 0 && g.next <= wall
 }
 
 // Predict books a dispatch: the replica will soon hold the prompt's blocks.
@@ -129,7 +139,7 @@ func (x *Index) guessed(id crdt.StreamID, c *Chain, n int, nowMs, ttl int64) {
 		return
 	}
 	p := crdt.Prediction{
-		Space: crdt.PredictionSpace{Replica: id, Root: uint64(c.Root)}, Time: nowMs, TTL: ttl, Parent: uint64(c.Root), Keys: make([]uint64, n),
+		Space: crdt.PredictionSpace{Replica: id, Root: uint64(c.Root)}, TTL: ttl, Parent: uint64(c.Root), Keys: make([]uint64, n),
 	}
 	for i, k := range c.Keys[:n] {
 		p.Keys[i] = uint64(k)
@@ -137,6 +147,7 @@ func (x *Index) guessed(id crdt.StreamID, c *Chain, n int, nowMs, ttl int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	g := x.guess
+	p.Time = nowMs + x.ahead
 	g.join([]crdt.Prediction{p}, nowMs)
 	if len(g.own) == maxOwn {
 		clear(g.own[:1])
@@ -180,7 +191,7 @@ func (x *Index) JoinPredictions(ps []crdt.Prediction, nowMs int64) (rejected int
 func (x *Index) PredictionSums(nowMs int64) []crdt.PredictionSum {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.guess.lattice.Sums(nowMs)
+	return x.guess.lattice.Sums(nowMs + x.ahead)
 }
 
 // PredictionsOf returns all predictions of one space and bucket. They are

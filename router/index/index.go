@@ -29,6 +29,7 @@ type Index struct {
 	dropping []radix.Holder // of tree, to be cleared in steps
 	guess    *guesses
 	now      int64 // latest time told, ms
+	ahead    int64 // ms: the wall clock's lead over the times told
 	hold     int   // facts folded in one hold
 	held     int   // facts handled since mu was taken
 	worst    int   // most facts handled in one hold (I6)
