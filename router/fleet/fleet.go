@@ -36,9 +36,10 @@ type Config struct {
 
 // Fleet is the list of replicas and the goroutines that watch them.
 type Fleet struct {
-	cfg  Config
-	list atomic.Pointer[[]*Replica]
-	gen  atomic.Uint64 // of the list and the models
+	cfg   Config
+	began time.Time
+	list  atomic.Pointer[[]*Replica]
+	gen   atomic.Uint64 // of the list and the models
 
 	mu      sync.Mutex        // serialises Update; guards below
 	sources map[string][]Spec // what each source lists
@@ -62,7 +63,7 @@ func New(cfg Config) *Fleet {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	f := &Fleet{cfg: cfg, sources: map[string][]Spec{}, told: map[string]int{}}
+	f := &Fleet{cfg: cfg, began: time.Now(), sources: map[string][]Spec{}, told: map[string]int{}}
 	f.list.Store(&[]*Replica{})
 	return f
 }
@@ -127,9 +128,9 @@ func (f *Fleet) rebuildLocked(now time.Time, late bool) {
 					continue
 				}
 				r := newReplica(spec, now)
-				r.Source, r.Told, r.slowStart = from, told, f.cfg.SlowStart
+				r.Source, r.Told, r.slowStart, r.began = from, told, f.cfg.SlowStart, f.began
 				if late {
-					r.rose.Store(now.UnixMilli())
+					r.rose.Store(r.ms(now))
 				} else if first := known[base.Stream()]; first != nil && spec.Rank != base.Rank {
 					r.rose.Store(first.rose.Load()) // they came up together
 				}

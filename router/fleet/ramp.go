@@ -25,5 +25,11 @@ func (r *Replica) Weight(now time.Time) float64 {
 	if rose == 0 {
 		return 1
 	}
-	return ramp(now.Sub(time.UnixMilli(rose)), r.slowStart)
+	return ramp(time.Duration(r.ms(now)-rose)*time.Millisecond, r.slowStart)
+}
+
+// ms is the wall clock's time when the fleet was made and what passed since:
+// setting the wall clock ends no ramp.
+func (r *Replica) ms(now time.Time) int64 {
+	return r.began.UnixMilli() + now.Sub(r.began).Milliseconds()
 }

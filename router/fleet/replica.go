@@ -30,9 +30,10 @@ type Replica struct {
 	Mark atomic.Value
 
 	slowStart time.Duration // length of the ramp, immutable
+	began     time.Time     // when the fleet was made, immutable
 	up        atomic.Bool
 	many      atomic.Bool  // other ranks of the URL are listed
-	rose      atomic.Int64 // ms: when the ramp began; 0: it has none
+	rose      atomic.Int64 // ms of its clock: when the ramp began; 0: it has none
 	reports   atomic.Int64 // rose + 1 of the rise since which it has told cached tokens; 0: it never did
 	models    atomic.Pointer[[]Model]
 	facts     atomic.Pointer[Facts]
@@ -45,7 +46,7 @@ type Replica struct {
 
 func newReplica(spec Spec, now time.Time) *Replica {
 	spec = spec.withDefaults()
-	r := &Replica{Spec: spec, Stream: spec.Stream(), Since: now, Source: SourceStatic}
+	r := &Replica{Spec: spec, Stream: spec.Stream(), Since: now, Source: SourceStatic, began: now}
 	facts := spec.configured()
 	r.facts.Store(&facts)
 	r.up.Store(true)
@@ -134,7 +135,7 @@ func (r *Replica) judge(now time.Time, change func(*breaker) bool) bool {
 	defer r.mu.Unlock()
 	changed := change(&r.breaker)
 	if changed && !r.breaker.open {
-		r.rose.Store(now.UnixMilli())
+		r.rose.Store(r.ms(now))
 	}
 	r.up.Store(!r.breaker.open)
 	return changed

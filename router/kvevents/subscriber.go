@@ -61,6 +61,7 @@ type Subscriber struct {
 	decoder Decoder
 	packer  *Packer
 	tracker *Tracker
+	began   time.Time // the tracker's time 0: setting the wall clock does not move it
 	fit     fitness
 	conn    uint64 // the connection messages are taken from
 	player  player
@@ -98,6 +99,7 @@ func NewSubscriber(cfg Config) (*Subscriber, error) {
 		room:    semaphore.NewWeighted(inboxBytes),
 		asked:   make(chan struct{}, 1),
 		tracker: NewTracker(cfg.Replay != ""),
+		began:   time.Now(),
 		player: player{
 			endpoint: cfg.Replay, timeout: cfg.ReplayTimeout, opt: cfg.ZMTP,
 			items: make(chan played, playedItems), room: semaphore.NewWeighted(playedBytes),
@@ -326,7 +328,7 @@ func (s *Subscriber) slot(f Frame, at time.Time) (crdt.Slot, bool) {
 func (s *Subscriber) step(ctx context.Context, ev TrackerEvent, at time.Time) {
 	before := s.tracker.Phase()
 	prior, _ := s.cfg.Sink.Prior(s.cfg.Stream)
-	out := s.tracker.Step(time.Now().UnixMilli(), prior, ev)
+	out := s.tracker.Step(time.Since(s.began).Milliseconds(), prior, ev)
 	if out.Minted {
 		s.log.Info("new incarnation", "epoch", out.Epoch, "anchor", out.Anchor)
 	}
