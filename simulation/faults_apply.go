@@ -180,8 +180,7 @@ func (r *faultRun) suspect(slot, other int, f Fault) func() {
 func (r *faultRun) skew(slot int, ms int64) func() {
 	set := func(v int64) {
 		r.skews[slot] = v
-		clear(r.peers[slot].elders.peers) // a join's times may pass at one jump
-		r.peers[slot].clock.skewMs = v
+		r.peers[slot].setClock(v)
 	}
 	set(ms)
 	return func() { set(0) }
@@ -210,7 +209,7 @@ func (r *faultRun) traffic() {
 		r.request(p, r.engines[r.rng.IntN(len(r.engines))])
 	}
 	if r.rng.IntN(40) == 0 && !p.stalled {
-		p.state.intend(r.engines[0].stream, r.rng.IntN(2) == 0, p.now())
+		p.state.intend(r.engines[0].stream, r.rng.IntN(2) == 0, p.wall())
 		p.step(gossip.IntentChanged{})
 	}
 	r.after(10+r.rng.Int64N(60), r.traffic)

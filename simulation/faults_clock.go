@@ -1,24 +1,23 @@
 package simulation
 
-// peerClock is a peer's own clock: true time plus a skew. Where the skew sets
-// it back it goes at half speed until it is caught up with, as the clock of
-// gossip/mesh does.
-type peerClock struct {
-	skewMs int64
-	last   int64 // true time of the last reading
-	out    int64
-	rest   int64 // ms of true time not yet counted at half speed
-}
+import "github.com/banyan-llm/banyan/gossip"
 
-func (c *peerClock) read(now int64) int64 {
-	elapsed := now - c.last
-	c.last = now
-	if wall := now + c.skewMs; wall > c.out {
-		c.out, c.rest = wall, 0
-		return c.out
+// peerClock is what a peer reads of its machine's clocks: how far its wall clock
+// is ahead of true time, and how far it was when the peer started. As in the
+// router all goes by the time at the start and what passed since; only what
+// peers compare is in the wall clock's time.
+type peerClock struct{ startMs, skewMs int64 }
+
+// now is the time by which the peer measures how long something took.
+func (p *faultPeer) now() int64 { return p.run.now + p.clock.startMs }
+
+// wall is the time its wall clock shows.
+func (p *faultPeer) wall() int64 { return p.run.now + p.clock.skewMs }
+
+// setClock sets the wall clock, which the peer notices.
+func (p *faultPeer) setClock(skewMs int64) {
+	if p.clock.skewMs != skewMs {
+		p.clock.skewMs = skewMs
+		p.step(gossip.ClockSet{AheadMs: skewMs - p.clock.startMs})
 	}
-	c.rest += elapsed
-	c.out += c.rest / 2
-	c.rest %= 2
-	return c.out
 }

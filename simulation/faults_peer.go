@@ -49,7 +49,7 @@ func (r *faultRun) boot(slot int) *faultPeer {
 	p := &faultPeer{
 		run: r, slot: slot, name: peerName(slot), alive: true, pipes: map[gossip.Conn]*pipeEnd{},
 		sees: map[int]*sight{}, follows: map[crdt.StreamID]*follower{},
-		checked: map[crdt.StreamID]*checkedStream{}, clock: peerClock{last: r.now, skewMs: r.skews[slot]},
+		checked: map[crdt.StreamID]*checkedStream{}, clock: peerClock{r.skews[slot], r.skews[slot]},
 	}
 	for i := range p.id {
 		p.id[i] = byte(rng.Uint32())
@@ -84,9 +84,6 @@ func (r *faultRun) boot(slot int) *faultPeer {
 
 // houseMs is how often a peer looks after its streams and memory.
 const houseMs = 250
-
-// now is the time on the peer's own clock.
-func (p *faultPeer) now() int64 { return p.clock.read(p.run.now) }
 
 // do lets the peer do something, now or when it is no longer stalled.
 func (p *faultPeer) do(f func()) {
