@@ -25,6 +25,7 @@ func (w *watcher) Apply(d *crdt.Delta, _ int64) crdt.Outcome {
 }
 
 func (w *watcher) Digest(crdt.StreamID) (crdt.Digest, bool)             { return crdt.Digest{}, false }
+func (w *watcher) Predicting(bool)                                      {}
 func (w *watcher) ClockSet(int64)                                       {}
 func (w *watcher) Streams(dst []crdt.StreamID) []crdt.StreamID          { return dst }
 func (w *watcher) OwnLoads(d []crdt.LoadEntry, _ bool) []crdt.LoadEntry { return d }

@@ -40,6 +40,7 @@ func (s *still) Apply(d *crdt.Delta, _ int64) crdt.Outcome {
 func (s *still) OwnLoads(dst []crdt.LoadEntry, _ bool) []crdt.LoadEntry {
 	return append(dst, s.loads...)
 }
+func (s *still) Predicting(bool)                                {}
 func (s *still) ClockSet(int64)                                 {}
 func (s *still) JoinLoads(crdt.PeerID, []crdt.LoadEntry)        {}
 func (s *still) AllLoads(dst []crdt.PeerLoads) []crdt.PeerLoads { return dst }

@@ -1,15 +1,57 @@
 package gossip
 
-import "github.com/banyan-llm/banyan/crdt"
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
 
 // maxClock bounds a sender's clock: some 8,900 years of ms.
 const maxClock = 1 << 48
+
+const (
+	clockMs    = 200   // between looks at how far the wall clock is off
+	clockOffMs = 1_000 // further off than this nothing is predicted
+)
 
 // clockSet takes up what the wall clock was set to.
 func (c *Core) clockSet(aheadMs int64) {
 	c.ahead = aheadMs
 	c.state.ClockSet(aheadMs)
+	c.judgeClock()
 }
+
+// judgeClock stops this peer's predictions while its wall clock is over a second
+// off the median of the live peers', its own among them: the others would reject
+// what it predicts, or it what they do.
+func (c *Core) judgeClock() {
+	c.clockDue = c.now + clockMs
+	c.leads = append(c.leads[:0], 0)
+	for _, p := range c.order {
+		if fast := p.conns[Fast]; p.member && fast != nil && fast.clock != 0 {
+			c.leads = append(c.leads, -fast.offset.Value()-c.ahead)
+		}
+	}
+	slices.Sort(c.leads)
+	n := len(c.leads)
+	off := -(c.leads[(n-1)/2] + c.leads[n/2]) / 2
+	if max(off, -off) <= clockOffMs {
+		off = 0
+	}
+	was := c.clockOff
+	c.clockOff = off
+	if (was == 0) != (off == 0) {
+		c.state.Predicting(off == 0)
+		if off != 0 {
+			c.log("warn", "wall clock is off the other peers': nothing is predicted", "ahead_ms", off)
+		}
+	}
+}
+
+// ClockOff is how far this peer's wall clock is ahead of the median of the live
+// peers', ms (negative: behind), while it is off by so much that nothing is
+// predicted here; else 0.
+func (c *Core) ClockOff() int64 { return c.clockOff }
 
 // wall is the time by the wall clock, ms. It is for what machines compare:
 // frames are stamped with it, so that a clock that is off shows.

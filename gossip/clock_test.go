@@ -75,27 +75,86 @@ func TestAClockThatIsSetMakesNobodyDeaf(t *testing.T) {
 	}
 }
 
-// Predictions are in wall time: a peer whose clock was set ahead has its own
-// rejected by the others, one whose clock was set back rejects those of others.
+// Predictions are in wall time: of a peer whose clock was set ahead the others
+// reject what it predicted before it noticed, and one whose clock was set back
+// rejects what they predict.
 func TestPredictionsAreOfTheWallClock(t *testing.T) {
 	for _, jump := range []int64{hourMs, -hourMs, 0} {
 		n := gossiptest.New(gossiptest.Config{Seed: 5})
-		a, b := n.Add(), n.Add()
+		a, b, _ := n.Add(), n.Add(), n.Add()
 		n.Run(500)
-		n.Post(a, gossip.ClockSet{AheadMs: jump})
-		space := crdt.PredictionSpace{Replica: crdt.NewStreamID("http://r", 0), Root: 7}
-		predict := func(x *gossiptest.Node, wall int64, key uint64) {
-			x.State.Predict(crdt.Prediction{Space: space, Time: wall, TTL: 300_000, Keys: []uint64{key}})
-			n.Post(x, gossip.Predicted{})
-			n.Run(100)
-		}
 		predict(a, n.Now()+jump, 1)
+		n.Post(a, gossip.ClockSet{AheadMs: jump})
+		n.Post(a, gossip.Predicted{})
 		predict(b, n.Now(), 2)
+		n.Post(b, gossip.Predicted{})
+		n.Run(100)
 		if got := b.Core.Stats().FuturePredictions; (got > 0) != (jump > 0) {
 			t.Errorf("%+d ms at a: b rejected %d predictions", jump, got)
 		}
 		if got := a.Core.Stats().FuturePredictions; (got > 0) != (jump < 0) {
 			t.Errorf("%+d ms at a: a rejected %d predictions", jump, got)
+		}
+	}
+}
+
+var predictedSpace = crdt.PredictionSpace{Replica: crdt.NewStreamID("http://r", 0), Root: 7}
+
+// predict books a block at a peer, and tells whether the peer writes any.
+func predict(x *gossiptest.Node, wall int64, key uint64) bool {
+	before := x.State.Predicted(predictedSpace)
+	x.State.Predict(crdt.Prediction{Space: predictedSpace, Time: wall, TTL: 300_000, Keys: []uint64{key}})
+	return x.State.Predicted(predictedSpace) > before
+}
+
+// A peer whose wall clock is over a second off the median of the live peers'
+// predicts nothing until it is right again. Of two nobody knows which is right.
+func TestAPeerWhoseClockIsOffPredictsNothing(t *testing.T) {
+	for _, c := range []struct {
+		peers int
+		off   int64 // ms, of the first
+		quiet int   // peers that predict nothing
+	}{
+		{1, 0, 0},
+		{1, hourMs, 0},
+		{3, 900, 0},
+		{3, -900, 0},
+		{3, 1_200, 1},
+		{3, -1_200, 1},
+		{3, hourMs, 1},
+		{3, -hourMs, 1},
+		{4, 1_200, 1},
+		{2, 1_800, 0},
+		{2, -1_800, 0},
+		{2, 2_200, 2},
+		{2, -2_200, 2},
+	} {
+		n := gossiptest.New(gossiptest.Config{Seed: 5})
+		for range c.peers {
+			n.Add()
+		}
+		a := n.Nodes()[0]
+		n.Run(500)
+		for key, off := range []int64{c.off, 0} {
+			n.Post(a, gossip.ClockSet{AheadMs: off})
+			n.Run(1_000)
+			quiet := 0
+			for i, x := range n.Nodes() {
+				writes := predict(x, n.Now(), uint64(10*key+i+1))
+				if writes != (x.Core.ClockOff() == 0) {
+					t.Errorf("%+v: %s predicts %v, its clock is %d ms off", c, x.Name, writes, x.Core.ClockOff())
+				}
+				if !writes {
+					quiet++
+				}
+			}
+			want := c.quiet
+			if off == 0 {
+				want = 0
+			}
+			if got := a.Core.ClockOff(); quiet != want || want == 1 && (got < off-100 || got > off+100) {
+				t.Errorf("%+v: %+d ms off, %d predict nothing, want %d; the first is off %d ms", c, off, quiet, want, got)
+			}
 		}
 	}
 }

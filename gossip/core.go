@@ -13,12 +13,16 @@ type Core struct {
 	lim   Limits
 	state State
 
-	now     int64 // ms; never runs backwards (I2)
-	ahead   int64 // ms: the wall clock's lead over now
-	began   bool
-	startAt int64 // time of the first Step
-	due     int64 // when timers must run next
-	effects []Effect
+	now   int64 // ms; never runs backwards (I2)
+	ahead int64 // ms: the wall clock's lead over now
+
+	clockOff int64   // ms the wall clock is ahead of most peers'; 0: not by much
+	clockDue int64   // when that is looked at next
+	leads    []int64 // scratch
+	began    bool
+	startAt  int64 // time of the first Step
+	due      int64 // when timers must run next
+	effects  []Effect
 
 	peers map[crdt.PeerID]*peer
 	order []*peer // by id: everything that is sent walks this

@@ -11,6 +11,9 @@ type State interface {
 	// methods are given from now on, ms; 0 before. Predictions, which peers
 	// compare, are in its time.
 	ClockSet(aheadMs int64)
+	// Predicting says whether this peer's predictions count from now on; they do
+	// before the first call. While they do not, none is written.
+	Predicting(on bool)
 
 	// Streams appends the ids of all known streams, sorted.
 	Streams(dst []crdt.StreamID) []crdt.StreamID

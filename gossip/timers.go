@@ -15,6 +15,9 @@ func (c *Core) timers() {
 	if c.loadDue != 0 && c.loadDue <= c.now || c.heartbeatDue <= c.now {
 		c.flushLoads()
 	}
+	if c.clockDue <= c.now {
+		c.judgeClock()
+	}
 	if c.predictDue != 0 && c.predictDue <= c.now {
 		c.flushPredictions()
 	}

@@ -8,12 +8,16 @@ import "time"
 // scrapes, operators' words) is in the wall clock's time instead.
 type clock struct {
 	began time.Time // with its monotonic part
+	ns    int64     // began, since 1970
 }
 
-func newClock() clock { return clock{time.Now()} }
+func newClock() clock {
+	now := time.Now()
+	return clock{now, now.UnixNano()}
+}
 
 // at is the time on this clock when time.Now returned t.
-func (c clock) at(t time.Time) time.Time { return c.began.Round(0).Add(t.Sub(c.began)) }
+func (c clock) at(t time.Time) time.Time { return time.Unix(0, c.ns+int64(t.Sub(c.began))) }
 
 // ms is at in ms since 1970.
-func (c clock) ms(t time.Time) int64 { return c.at(t).UnixMilli() }
+func (c clock) ms(t time.Time) int64 { return (c.ns + int64(t.Sub(c.began))) / 1e6 }

@@ -16,6 +16,7 @@ type predictions struct {
 	sets    map[crdt.PredictionSpace]map[uint64]touch
 	waiting []crdt.Prediction
 	ahead   int64 // ms: the wall clock's lead
+	off     bool  // nothing is predicted
 }
 
 type touch struct {
@@ -28,8 +29,11 @@ func newPredictions() predictions {
 	return predictions{sets: make(map[crdt.PredictionSpace]map[uint64]touch)}
 }
 
-// Predict writes an own prediction, to be sent.
+// Predict writes an own prediction, to be sent, while there are any.
 func (s *predictions) Predict(p crdt.Prediction) {
+	if s.off {
+		return
+	}
 	s.join(&p)
 	s.waiting = append(s.waiting, p)
 }
@@ -95,6 +99,9 @@ func (s *predictions) JoinPredictions(ps []crdt.Prediction, nowMs int64) (reject
 
 // ClockSet implements gossip.State.
 func (s *predictions) ClockSet(aheadMs int64) { s.ahead = aheadMs }
+
+// Predicting implements gossip.State.
+func (s *predictions) Predicting(on bool) { s.off = !on }
 
 // PredictionSums implements gossip.State.
 func (s *predictions) PredictionSums(int64) []crdt.PredictionSum {

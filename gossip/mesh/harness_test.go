@@ -271,6 +271,8 @@ func newLoadState(self crdt.PeerID) *loadState {
 	return &loadState{self: self, loads: map[crdt.PeerID]map[crdt.StreamID]crdt.Load{self: {}}}
 }
 
+func (s *loadState) Predicting(bool) {}
+
 func (s *loadState) ClockSet(aheadMs int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,3 +38,23 @@ func TestAClockThatIsSetMovesPredictionsOnly(t *testing.T) {
 		}
 	}
 }
+
+// While the wall clock is off nothing is booked here; what other peers predict is
+// joined.
+func TestNothingIsPredictedWhileTheClockIsOff(t *testing.T) {
+	x := newTestIndex()
+	defer x.Close()
+	c := chainOf(x, 4)
+	for _, on := range []bool{false, true} {
+		x.Predicting(on)
+		x.Predict(testStream, c, 1_000)
+		x.Evidence(testStream, c, 2, 0, 1_000)
+		if own := x.OwnPredictions(nil, 10); (len(own) == 2) != on || (x.Stats().Predicted > 0) != on {
+			t.Errorf("predicting %v: %d to be sent, %d blocks", on, len(own), x.Stats().Predicted)
+		}
+	}
+	x.Predicting(false)
+	if n := x.JoinPredictions([]crdt.Prediction{{Space: crdt.PredictionSpace{Replica: testStream, Root: 9}, Time: 1_000, TTL: lastingTTL, Keys: []uint64{77}}}, 1_000); n != 0 || x.Stats().Predicted != 5 {
+		t.Errorf("%d of another peer's rejected, %d blocks", n, x.Stats().Predicted)
+	}
+}

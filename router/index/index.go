@@ -30,6 +30,7 @@ type Index struct {
 	guess    *guesses
 	now      int64 // latest time told, ms
 	ahead    int64 // ms: the wall clock's lead over the times told
+	mute     bool  // nothing is predicted here
 	hold     int   // facts folded in one hold
 	held     int   // facts handled since mu was taken
 	worst    int   // most facts handled in one hold (I6)
