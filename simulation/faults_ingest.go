@@ -21,6 +21,7 @@ type follower struct {
 	peer   *faultPeer
 	engine *faultEngine
 	track  *kvevents.Tracker
+	began  int64 // the tracker's time 0, as in kvevents.Subscriber
 	first  bool
 	lostAt int64 // since when this peer is no owner; 0: it is one
 	// refused is since when all it delivers is of an outranked epoch; 0: not.
@@ -55,7 +56,7 @@ func (p *faultPeer) reconcile(now int64) {
 		f := p.follows[e.stream]
 		switch {
 		case f == nil && rank >= 0:
-			f = &follower{peer: p, engine: e, track: kvevents.NewTracker(e.replay > 0), first: rank == 0, proofs: map[proof]bool{}}
+			f = &follower{peer: p, engine: e, track: kvevents.NewTracker(e.replay > 0), began: now, first: rank == 0, proofs: map[proof]bool{}}
 			p.follows[e.stream] = f
 			f.connect()
 		case f == nil:
@@ -155,7 +156,7 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 		f.witness(&ev.Slot, &prior)
 	}
 	before := f.track.Epoch()
-	out := f.track.Step(now, prior, ev)
+	out := f.track.Step(now-f.began, prior, ev)
 	p.run.oneName(f, before, &prior, &out)
 	if out.Minted {
 		p.run.trace(p.name, "mints epoch %d of %s at slot %d", out.Epoch, f.engine.name, out.Anchor)
