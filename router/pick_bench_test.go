@@ -22,7 +22,6 @@ type deciding struct {
 	*Peer
 	call   *proxy.Call
 	tokens int
-	chase  chaseSteps
 }
 
 // newDeciding makes a peer whose replicas hold the call's prompt of token ids,
@@ -181,13 +180,14 @@ func (d *deciding) rounds(b *testing.B, chase *times, step func()) {
 	for range 500 {
 		step()
 	}
+	yardstick := loadChase()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
 		step()
 		if i%1024 == 0 {
 			b.StopTimer()
-			chase.add(d.chase.run(1000))
+			chase.add(yardstick.Step(1))
 			b.StartTimer()
 		}
 	}
@@ -217,17 +217,5 @@ func (t times) report(b *testing.B, what string) {
 	b.ReportMetric(float64(t[len(t)/2].Nanoseconds()), what+"-p50-ns")
 }
 
-// chaseSteps walks the yardstick's cycle: each step is one dependent miss.
-type chaseSteps struct{ at uint32 }
-
-var chaseCycle = sync.OnceValue(func() []uint32 { return offHeap(workload.Cycle()) })
-
-// run returns the time of a step.
-func (c *chaseSteps) run(steps int) time.Duration {
-	next := chaseCycle()
-	begin := time.Now()
-	for range steps {
-		c.at = next[c.at]
-	}
-	return time.Since(begin) / time.Duration(steps)
-}
+// loadChase is the yardstick: each step of it is one dependent miss.
+var loadChase = sync.OnceValue(workload.NewChase)
