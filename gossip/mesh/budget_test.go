@@ -17,7 +17,8 @@ import (
 // loopback and TLS, 64 streams, batches of 16 blocks, for two
 // seconds a round, from the batch's time to the end of its Apply at every other
 // peer. cpu-share says how busy the machine's cores were made, which all peers
-// share here; the other rows show what that does to the tail.
+// share here; the other rows show what that does to the tail. chase-ns is a step
+// of the yardstick before and after.
 func BenchmarkPropagation(b *testing.B) {
 	for _, c := range []struct{ peers, rate int }{{8, 25_000}, {8, 50_000}, {8, 100_000}, {4, 100_000}} {
 		b.Run(fmt.Sprintf("peers=%d/%dk", c.peers, c.rate/1000), func(b *testing.B) { propagation(b, c.peers, c.rate) })
@@ -43,6 +44,7 @@ func propagation(b *testing.B, peers, rate int) {
 		}
 		return sum
 	}
+	steps := takeYardstick()
 	sent, wall := 0, time.Duration(0)
 	before, cpu := bytes(), processCPU()
 	for b.Loop() {
@@ -55,6 +57,8 @@ func propagation(b *testing.B, peers, rate int) {
 	equal(b, nodes)
 	wire := bytes() - before
 	matches(b, nodes, tellers, 100)
+	steps.take()
+	steps.report(b)
 	var all []float64
 	for i, n := range nodes {
 		if err := n.Do(b.Context(), func() { all = append(all, delays[i]...) }); err != nil {

@@ -16,7 +16,8 @@ import (
 // knows all that was told until then, with the load still on; meet-s until all
 // connections stand again; p99-ms is the propagation within the halves
 // meanwhile. With the load ended as the cut ends heal-s is until all contexts
-// and sums are equal. In the end they are, and samples match.
+// and sums are equal. In the end they are, and samples match. chase-ns is a step
+// of the yardstick before and after.
 func BenchmarkHeal(b *testing.B) {
 	for _, loaded := range []bool{true, false} {
 		b.Run(map[bool]string{true: "loaded", false: "at-rest"}[loaded], func(b *testing.B) {
@@ -52,6 +53,7 @@ func heal(b *testing.B, peers, rate int, cut time.Duration, loaded bool) {
 	for i := range tellers {
 		tellers[i] = newTeller(i)
 	}
+	steps := takeYardstick()
 	f := begin(b, nodes, tellers, rate, blocks)
 	time.Sleep(2 * time.Second)
 	c.cut()
@@ -91,6 +93,8 @@ func heal(b *testing.B, peers, rate int, cut time.Duration, loaded bool) {
 	}
 	equal(b, nodes)
 	matches(b, nodes, tellers, 100)
+	steps.take()
+	steps.report(b)
 	var all []float64
 	for i, n := range nodes {
 		if err := n.Do(b.Context(), func() { all = append(all, delays[i]...) }); err != nil {

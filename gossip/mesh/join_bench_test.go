@@ -22,8 +22,10 @@ import (
 // reach back, under 20 k blocks/s, and a fresh peer. join-s is from its start
 // to its being ready; match-p99-us and match-max-us are matches of 256 blocks
 // at one donor meanwhile (rest-p99-us: before), hold-ms the longest that a
-// writer waited there for the index. At the end contexts and sums are equal,
-// and samples match. BANYAN_BENCH_FACTS sets another size, in thousands.
+// writer waited there for the index. chase-ns is a step of the yardstick before
+// and after, join-Msteps join-s in millions of them. At the end contexts and
+// sums are equal, and samples match. BANYAN_BENCH_FACTS sets another size, in
+// thousands.
 func BenchmarkColdJoin(b *testing.B) {
 	sizes := []int{1_000, 10_000}
 	if n, err := strconv.Atoi(os.Getenv("BANYAN_BENCH_FACTS")); err == nil && n > 0 {
@@ -43,6 +45,7 @@ func coldJoin(b *testing.B, facts int) {
 	nodes := octet(b, donors, nil, nil)
 	tell(b, nodes, tellers, facts, blocks)
 	equal(b, nodes)
+	steps := takeYardstick()
 	f := begin(b, nodes, tellers, rate, blocks)
 	rest := probe(nodes[0], tellers)
 	time.Sleep(time.Second)
@@ -73,7 +76,9 @@ func coldJoin(b *testing.B, facts int) {
 			b.Fatalf("%d facts", n)
 		}
 		matches(b, all, tellers, 200)
+		steps.take()
 		b.ReportMetric(took.Seconds(), "join-s")
+		b.ReportMetric(steps.in(took)/1e6, "join-Msteps")
 		b.ReportMetric(spent.Seconds(), "cpu-s")
 		b.ReportMetric((fresh.value(b, "banyan_mesh_bytes_total", "in", "snapshot")+fresh.value(b, "banyan_mesh_bytes_total", "in", "slots"))/1e6, "MB")
 		b.ReportMetric(rest.quantile(.99), "rest-p99-us")
@@ -84,6 +89,7 @@ func coldJoin(b *testing.B, facts int) {
 		f = begin(b, nodes, tellers, rate, blocks)
 	}
 	f.end()
+	steps.report(b)
 }
 
 // tell gives all peers the same facts, past the mesh.
