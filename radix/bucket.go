@@ -36,11 +36,21 @@ func (b *bucket) used() slotMask {
 // room are the empty slots.
 func (b *bucket) room() slotMask { return b.used() ^ fullBucket }
 
-// having are the slots whose hash has bit at, which is not 0.
-func (b *bucket) having(at uint8) slotMask {
-	h := &b.hashes
-	at &= 31
-	return slotMask(h[0]>>at&hashOnes<<25 | h[1]>>at&hashOnes<<27 | h[2]>>at&hashOnes<<29 | h[3]>>at&hashOnes<<31)
+// halve moves the entries whose hash has bit at, which is not 0, to the same
+// slots of to, which is empty. It returns how many they are, those of slots 0
+// to 3 in the lower half of the word.
+func (b *bucket) halve(at uint8, to *bucket) (moved uint64) {
+	for i := range b.hashes {
+		h := b.hashes[i]
+		having := h >> (at & 31) & hashOnes
+		moved += having
+		mask := having * (1<<32 - 1)
+		to.hashes[i], b.hashes[i] = h&mask, h&^mask
+		low, high := b.refs[i], b.refs[i+bucketLen/2]
+		to.refs[i], b.refs[i] = low&uint32(mask), low&^uint32(mask)
+		to.refs[i+bucketLen/2], b.refs[i+bucketLen/2] = high&uint32(mask>>32), high&^uint32(mask>>32)
+	}
+	return moved
 }
 
 // match are the slots that hold hash, given twice in a word. Rarely it names

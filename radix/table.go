@@ -315,29 +315,30 @@ func (t *table) split(hash uint32) {
 	}
 	q := part{first: t.blocks.take(log), mask: p.mask, id: uint32(len(t.infos))}
 	bit := 31 - depth
-	moved := uint32(0)
+	moved := uint64(0) // in two lanes
 	t.strays = t.strays[:0]
 	flowed := p.bucket(p.mask).room() == 0 // into the bucket in hand
 	for i := range p.mask + 1 {
 		b := p.bucket(i)
 		full := b.room() == 0
-		for left := b.having(bit); left != 0; left &= left - 1 {
-			slot := left.first()
-			q.put(b.hash(slot), b.refs[slot])
-			b.clear(slot)
-			moved++
-		}
 		if flowed {
 			t.stray(&p, i, b)
 		}
+		moved += b.halve(bit, q.bucket(i))
 		flowed = full
 	}
+	count := uint32(moved) + uint32(moved>>32)
 	for _, e := range t.strays {
-		p.put(uint32(e>>32), uint32(e))
+		if e>>32>>bit&1 == 0 {
+			p.put(uint32(e>>32), uint32(e))
+		} else {
+			q.put(uint32(e>>32), uint32(e))
+			count++
+		}
 	}
 	room := t.infos[p.id].room
-	t.infos[p.id] = partInfo{room: room + moved, depth: depth + 1, log: log}
-	t.infos = append(t.infos, partInfo{room: limit(log) - moved, depth: depth + 1, log: log})
+	t.infos[p.id] = partInfo{room: room + count, depth: depth + 1, log: log}
+	t.infos = append(t.infos, partInfo{room: limit(log) - count, depth: depth + 1, log: log})
 	half := hash &^ (1 << (bit & 31))
 	t.place(half, p)
 	t.place(half|1<<(bit&31), q)
