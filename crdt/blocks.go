@@ -24,7 +24,7 @@ type Blocks interface {
 	// steps of one scan.
 	Scan(dst *Rows, cursor uint64, max int) (next uint64)
 	// Load adds facts of a snapshot to a store that is still empty or being
-	// loaded.
+	// loaded; rows are the caller's again when it returns.
 	Load(rows *Rows)
 	// Show makes this store the one readers see for its stream; the store that
 	// was shown before becomes invisible.

@@ -19,6 +19,7 @@ type Joining struct {
 	snap  *Snapshot
 	x     *incarnation // nil if there is nothing to load
 	piece int
+	rows  Rows // of the piece in hand
 	over  bool
 	out   Outcome
 	rest  *Outcome // not nil: out with what its folding came to
@@ -88,16 +89,16 @@ func (j *Joining) Next(nowMs int64) (done bool, err error) {
 		err := j.finish(nowMs)
 		return true, err
 	}
-	rows, _, err := DecodeRows(j.snap.Pieces[j.piece])
+	_, err = j.rows.decode(j.snap.Pieces[j.piece])
 	if err == nil {
-		err = rows.check(j.x.floor)
+		err = j.rows.check(j.x.floor)
 	}
 	if err != nil {
 		j.Abort()
 		return true, err
 	}
 	j.piece++
-	j.x.blocks.Load(&rows)
+	j.x.blocks.Load(&j.rows)
 	return false, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // ErrCorrupt is wrapped by every error about bytes that no encoder of this
@@ -125,16 +126,19 @@ func (r *reader) count(size int) int {
 }
 
 // column takes n words.
-func (r *reader) column(n int) []uint64 {
+func (r *reader) column(n int) []uint64 { return words[uint64](r, nil, n) }
+
+// words is column into the memory of dst.
+func words[W ~uint64](r *reader, dst []W, n int) []W {
 	b := r.take(8 * n)
 	if len(b) == 0 {
-		return nil
+		return dst[:0]
 	}
-	out := make([]uint64, n)
-	for i := range out {
-		out[i] = le.Uint64(b[8*i:])
+	dst = slices.Grow(dst[:0], n)[:n]
+	for i := range dst {
+		dst[i] = W(le.Uint64(b[8*i:]))
 	}
-	return out
+	return dst
 }
 
 func (r *reader) spans() []Span {

@@ -63,7 +63,7 @@ func drawDelta(t *rapid.T) crdt.Delta {
 }
 
 func drawRows(t *rapid.T) crdt.Rows {
-	r := crdt.Rows{Runs: []crdt.RunHead{}, Meta: []crdt.Meta{}}
+	var r crdt.Rows
 	for range rapid.IntRange(0, 4).Draw(t, "runs") {
 		h := crdt.RunHead{
 			Pages: rapid.IntRange(1, 5).Draw(t, "pages"), PerPage: rapid.IntRange(0, 3).Draw(t, "perPage"),

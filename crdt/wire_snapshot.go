@@ -1,5 +1,7 @@
 package crdt
 
+import "slices"
+
 // MaxPieceBytes bounds one encoded piece of a snapshot.
 const MaxPieceBytes = 64 << 10
 
@@ -40,44 +42,46 @@ func AppendRows(dst []byte, rows *Rows) []byte {
 // DecodeRows decodes a batch of facts whose columns have the lengths that the
 // runs say.
 func DecodeRows(b []byte) (rows Rows, rest []byte, err error) {
+	if rest, err = rows.decode(b); err != nil {
+		rows = Rows{}
+	}
+	return rows, rest, err
+}
+
+// decode is DecodeRows into the memory of rows. After an error their content
+// means nothing.
+func (rows *Rows) decode(b []byte) (rest []byte, err error) {
 	r := reader{b: b}
 	runs, pages, values := r.count(runHeadBytes), r.count(pageBytes), r.count(8)
 	if int64(runs)*runHeadBytes+int64(pages)*pageBytes+int64(values)*8 > int64(len(r.b)) {
 		r.fail("rows cut short")
 	}
 	if r.err != nil {
-		return Rows{}, nil, r.err
+		return nil, r.err
 	}
-	rows.Runs = make([]RunHead, runs)
+	rows.Runs = slices.Grow(rows.Runs[:0], runs)[:runs]
+	left, free := pages, values
 	for i := range rows.Runs {
 		rows.Runs[i] = RunHead{
 			Pages: int(r.u32()), PerPage: int(r.u8()), Linked: r.flag(), Space: r.u64(), Parent: r.u64(),
 		}
 		run := &rows.Runs[i]
-		if run.Pages == 0 || run.Pages > pages || run.Pages*run.PerPage > values || run.Linked && run.PerPage == 0 {
+		if run.Pages == 0 || run.Pages > left || run.Pages*run.PerPage > free || run.Linked && run.PerPage == 0 {
 			r.fail("run of %d pages of %d", run.Pages, run.PerPage)
 		}
-		pages -= run.Pages
-		values -= run.Pages * run.PerPage
+		left -= run.Pages
+		free -= run.Pages * run.PerPage
 	}
-	if pages != 0 || values != 0 {
+	if left != 0 || free != 0 {
 		r.fail("rows without runs")
 	}
 	if r.err != nil {
-		return Rows{}, nil, r.err
+		return nil, r.err
 	}
-	for i := range rows.Runs {
-		pages += rows.Runs[i].Pages
-		values += rows.Runs[i].Pages * rows.Runs[i].PerPage
-	}
-	rows.Handle = r.column(pages)
-	rows.Meta = make([]Meta, pages)
-	for i := range rows.Meta {
-		rows.Meta[i] = Meta(r.u64())
-	}
-	rows.Value = r.column(values)
-	rest, err = r.rest()
-	return rows, rest, err
+	rows.Handle = words(&r, rows.Handle, pages)
+	rows.Meta = words(&r, rows.Meta, pages)
+	rows.Value = words(&r, rows.Value, values)
+	return r.rest()
 }
 
 // check reports facts that a base at floor cannot hold.

@@ -356,6 +356,63 @@ func TestALooseBlockOfASnapshotIsLinkedLater(t *testing.T) {
 	}
 }
 
+// TestLooseBlocksOfManyPiecesAreLinkedLater joins a snapshot whose blocks, loose
+// and linked, in a space and in none, fill several pieces: each is decoded into
+// the memory of the one before.
+func TestLooseBlocksOfManyPiecesAreLinkedLater(t *testing.T) {
+	const blocks = 5000 // a chain each
+	a, b := newTestIndex(), newTestIndex()
+	defer a.Close()
+	defer b.Close()
+	word := func(chain, i int) uint64 { return uint64(chain*100_000+i+1) << 8 }
+	slot := func(seq uint64, chain, from, to int) *crdt.Delta {
+		op := crdt.Op{Main: true, PerPage: 1, Root: uint64(testRoot), Space: uint64(chain % 2)}
+		if from > 0 {
+			op.HasParent, op.Parent = true, word(chain, from-1)
+		}
+		var handles, hashes []uint64
+		for i := from; i < to; i++ {
+			handles, hashes = append(handles, word(chain, i)), append(hashes, word(chain, i)+1)
+		}
+		var builder crdt.Builder
+		builder.Store(op, handles, hashes)
+		s, err := builder.Slot(seq, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &crdt.Delta{Stream: testStream, Epoch: 1, Anchor: 1, Slots: []crdt.Slot{s}}
+	}
+	for chain := range 4 {
+		a.Apply(slot(uint64(chain)+1, chain, chain/2, blocks), 1) // two without their first block
+	}
+	snap := a.Cut(testStream)
+	if len(snap.Pieces) < 8 || a.Stats().Loose != 2*(blocks-1) {
+		t.Fatalf("%d pieces, %+v", len(snap.Pieces), a.Stats())
+	}
+	if err := b.Join(snap, 1); err != nil {
+		t.Fatal(err)
+	}
+	for chain := 2; chain < 4; chain++ {
+		a.Apply(slot(uint64(chain)+3, chain, 0, 1), 2)
+		b.Apply(slot(uint64(chain)+3, chain, 0, 1), 2)
+	}
+	want, _ := a.Digest(testStream)
+	if got, _ := b.Digest(testStream); got.Base != want.Base || got.Base.Linked != 4*blocks {
+		t.Errorf("joined %+v, want %+v", got.Base, want.Base)
+	}
+	var v View
+	for chain := range 4 {
+		keys := []radix.Key{testRoot}
+		for i := range blocks {
+			keys = append(keys, b.hasher.Chain(keys[i], radix.TokenHash(word(chain, i)+1)))
+		}
+		b.Match(keys[1:], &v)
+		if d := v.Depth(b.Ref(testStream)).GPU; d != blocks {
+			t.Errorf("chain %d: depth %d, want %d", chain, d, blocks)
+		}
+	}
+}
+
 // TestARemovedRunEndLinksNothing stores below a block that went: what peers
 // link must not depend on who saw it come.
 func TestARemovedRunEndLinksNothing(t *testing.T) {

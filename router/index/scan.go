@@ -103,11 +103,9 @@ func (b *blocks) Load(rows *crdt.Rows) {
 	b.x.held += len(rows.Handle)
 	page, value := 0, 0
 	for _, run := range rows.Runs {
-		handles := make([]uint64, run.Pages)
-		for i := range handles {
-			base := rows.Handle[page+i]
-			handles[i] = b.effective(base, run.Space)
-			b.adopt(handles[i], base, run.Space)
+		handles := rows.Handle[page : page+run.Pages]
+		if run.Space != 0 {
+			handles = b.effectives(handles, run.Space)
 		}
 		metas := rows.Meta[page : page+run.Pages]
 		values := rows.Value[value : value+run.Pages*run.PerPage]
@@ -121,11 +119,24 @@ func (b *blocks) Load(rows *crdt.Rows) {
 	}
 }
 
-func (b *blocks) loadLinked(run crdt.RunHead, handles []uint64, metas []crdt.Meta, values []uint64) {
-	keys := make([]radix.Key, len(values))
-	for i, v := range values {
-		keys[i] = radix.Key(v)
+// effectives adopts the entries of handles in a space and returns their names.
+// They are valid until the next call.
+func (b *blocks) effectives(handles []uint64, space uint64) []uint64 {
+	b.handles = b.handles[:0]
+	for _, base := range handles {
+		h := b.effective(base, space)
+		b.adopt(h, base, space)
+		b.handles = append(b.handles, h)
 	}
+	return b.handles
+}
+
+func (b *blocks) loadLinked(run crdt.RunHead, handles []uint64, metas []crdt.Meta, values []uint64) {
+	b.keys = b.keys[:0]
+	for _, v := range values {
+		b.keys = append(b.keys, radix.Key(v))
+	}
+	keys := b.keys
 	i := 0
 	b.place(radix.Key(run.Parent), run.PerPage, keys, handles, func(crdt.Meta) crdt.Meta {
 		i++
