@@ -23,6 +23,7 @@ func (b *nullBlocks) Rewind(int) int                      { return 0 }
 func (b *nullBlocks) Settle()                             {}
 func (b *nullBlocks) Sum() crdt.Sum                       { return b.sum }
 func (b *nullBlocks) Scan(*crdt.Rows, uint64, int) uint64 { return 0 }
+func (b *nullBlocks) Expect(int) bool                     { return false }
 func (b *nullBlocks) Load(*crdt.Rows)                     {}
 func (b *nullBlocks) Show()                               {}
 func (b *nullBlocks) Drop()                               {}

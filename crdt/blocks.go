@@ -23,6 +23,9 @@ type Blocks interface {
 	// (0 = begin); next is 0 when all are done. No Fold happens between the
 	// steps of one scan.
 	Scan(dst *Rows, cursor uint64, max int) (next uint64)
+	// Expect makes room in an empty store for so many linked facts at most, some
+	// of it; more says that it wants to be called again before the first Load.
+	Expect(linked int) (more bool)
 	// Load adds facts of a snapshot to a store that is still empty or being
 	// loaded; rows are the caller's again when it returns.
 	Load(rows *Rows)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -246,5 +247,48 @@ func TestUnknownStream(t *testing.T) {
 	}
 	if _, ok := p.Republish(5, 0); ok {
 		t.Error("republished from nothing")
+	}
+}
+
+// roomy records what a store is told to make room for.
+type roomy struct {
+	nullBlocks
+	linked []int
+	loads  int
+}
+
+func (b *roomy) Expect(linked int) (more bool) {
+	b.linked = append(b.linked, linked)
+	return len(b.linked) < 3
+}
+
+func (b *roomy) Load(*crdt.Rows) { b.loads++ }
+
+// TestASnapshotMakesNoMoreRoomThanItsBytes lets a base claim more facts than
+// its pieces can hold. The store has its room before it gets anything.
+func TestASnapshotMakesNoMoreRoomThanItsBytes(t *testing.T) {
+	rows := crdt.Rows{
+		Runs:   []crdt.RunHead{{Pages: 3, PerPage: 1, Linked: true}},
+		Handle: []uint64{1, 2, 3}, Meta: []crdt.Meta{1, 1, 1}, Value: []uint64{4, 5, 6},
+	}
+	for claimed, want := range map[uint64]int{0: 0, 2: 2, 6: 6, 1 << 40: 8, 1 << 63: 8} {
+		var b roomy
+		s := crdt.NewStream(crdt.StreamConfig{ID: streamID, Open: func(uint64) crdt.Blocks { return &b }})
+		piece := crdt.AppendRows(nil, &rows)
+		j, err := s.BeginJoin(&crdt.Snapshot{
+			Stream: streamID, Context: crdt.Context{Epoch: 1, Anchor: 1, Floor: 1},
+			Base: crdt.Sum{Count: 6, Linked: claimed}, Pieces: [][]byte{piece, piece},
+		}, 0)
+		for step := range 4 {
+			if err == nil {
+				_, err = j.Next(0)
+			}
+			if err != nil || b.loads != max(0, step-1) {
+				t.Fatalf("%d pieces loaded by step %d: %v", b.loads, step, err)
+			}
+		}
+		if !slices.Equal(b.linked, []int{want, want, want}) {
+			t.Errorf("%d facts claimed in %d bytes: room for %d, want %d", claimed, 2*len(piece), b.linked, want)
+		}
 	}
 }

@@ -20,6 +20,7 @@ type Joining struct {
 	x     *incarnation // nil if there is nothing to load
 	piece int
 	rows  Rows // of the piece in hand
+	roomy bool // there is room for all
 	over  bool
 	out   Outcome
 	rest  *Outcome // not nil: out with what its folding came to
@@ -79,11 +80,16 @@ func (s *Snapshot) above() *Delta {
 	return &Delta{Stream: s.Stream, Epoch: s.Context.Epoch, Anchor: s.Context.Anchor, Slots: s.Above, Lost: s.Context.Lost}
 }
 
-// Next loads one piece (at most 64 KiB, under 4,000 facts), or joins when all
-// are loaded. After an error the join is over and the stream unchanged.
+// Next makes room, loads one piece (at most 64 KiB, under 4,000 facts), or joins
+// when all are loaded. After an error the join is over and the stream unchanged.
 func (j *Joining) Next(nowMs int64) (done bool, err error) {
 	if j.over {
 		return true, nil
+	}
+	if !j.roomy {
+		if j.roomy = !j.x.blocks.Expect(j.snap.linked()); !j.roomy {
+			return false, nil
+		}
 	}
 	if j.piece == len(j.snap.Pieces) {
 		err := j.finish(nowMs)

@@ -11,6 +11,16 @@ type Snapshot struct {
 	Above   []Slot
 }
 
+// linked is how many linked facts the pieces hold, as the base says, but not
+// more than their bytes can.
+func (s *Snapshot) linked() int {
+	bytes := 0
+	for _, p := range s.Pieces {
+		bytes += len(p)
+	}
+	return int(min(s.Base.Linked, uint64(bytes/(pageBytes+8))))
+}
+
 // Outcome tells what a join did.
 type Outcome struct {
 	NewSlots    int    // slots that were not known before

@@ -29,6 +29,7 @@ type table struct {
 	shift  uint8
 	infos  []partInfo // by part.id
 	count  int
+	ready  int      // directory entries that prepare is done with
 	strays []uint64 // scratch of split
 }
 
@@ -45,6 +46,7 @@ type partInfo struct {
 	room  uint32 // entries it still takes
 	depth uint8
 	log   uint8 // of the buckets
+	hint  uint8 // log to begin with
 }
 
 // vacant stands for the buckets of a part that has none. It takes no entries.
@@ -224,7 +226,7 @@ func (t *table) take(p *part, at uint32, slot int) {
 	info.room++
 	if count := limit(info.log) - info.room; count == 0 {
 		t.blocks.give(p.first, info.log)
-		info.room, info.log = 0, 0
+		info.room, info.log, info.hint = 0, 0, 0
 		t.place(hash, part{first: &vacant, id: p.id})
 	} else if count*4 < bucketLen<<info.log && info.log > minLog {
 		t.rebuild(hash, info.log-1)
@@ -272,8 +274,9 @@ func (t *table) grow(hash uint32) {
 	info := &t.infos[p.id]
 	switch {
 	case p.first == &vacant:
-		info.log, info.room = minLog, limit(minLog)
-		t.place(hash, part{first: t.blocks.take(minLog), mask: 1<<minLog - 1, id: p.id})
+		info.log = max(minLog, info.hint)
+		info.room = limit(info.log)
+		t.place(hash, part{first: t.blocks.take(info.log), mask: 1<<info.log - 1, id: p.id})
 	case info.log < maxLog || info.depth >= maxSplits:
 		t.rebuild(hash, info.log+1)
 	default:

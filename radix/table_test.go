@@ -9,7 +9,7 @@ import (
 )
 
 // TestTableEqualsMap drives a table with crowded hashes (ties, both ends)
-// against a map.
+// against a map. What it was told to expect may be far from what comes.
 func TestTableEqualsMap(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mem := &memory{}
@@ -17,6 +17,7 @@ func TestTableEqualsMap(t *testing.T) {
 		blocks := &blocks{mem: mem}
 		tab := newTable(blocks)
 		table := &tab
+		table.expect(rapid.SampledFrom([]int{0, 20, 3_000, 100_000}).Draw(rt, "expected"))
 		model := map[uint32][]uint32{}
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
 		crowd := rapid.SampledFrom([]uint32{8, 1 << 10, 1<<32 - 1}).Draw(rt, "hashes")
@@ -105,6 +106,90 @@ func insertEitherWay(rng *rand.Rand, table *table, hash, ref uint32) {
 	for c.next() != 0 {
 	}
 	table.insertAt(&c, ref)
+}
+
+// TestExpectedEntriesLieWhereTheyCome fills tables with what they expect, or
+// less: no part is rebuilt, hardly one splits, and no memory is taken before
+// it is needed or, some at a time, prepared.
+func TestExpectedEntriesLieWhereTheyCome(t *testing.T) {
+	for _, n := range []int{30, 2_000, 7_000, 40_000, 300_000} {
+		grown, expected := fill(t, n, 0), fill(t, n, n)
+		if len(expected.infos) > len(grown.infos)+1+len(grown.infos)/20 {
+			t.Errorf("%d entries: %d parts, %d without being expected", n, len(expected.infos), len(grown.infos))
+		}
+		if used, want := expected.blocks.used, grown.blocks.used; used*20 > want*21 {
+			t.Errorf("%d entries: %d buckets, %d without being expected", n, used, want)
+		}
+		if few := fill(t, 1, n).blocks.used; few > 1<<maxLog {
+			t.Errorf("one entry of %d expected takes %d buckets", n, few)
+		}
+	}
+}
+
+// fill puts n entries into a table that expects another number, if any.
+func fill(t *testing.T, n, expected int) *table {
+	t.Helper()
+	mem := &memory{}
+	t.Cleanup(mem.close)
+	table := newTable(&blocks{mem: mem})
+	table.expect(expected)
+	table.expect(2 * expected) // only the first word counts
+	parts := len(table.infos)
+	if table.blocks.used != 0 {
+		t.Fatalf("%d buckets for nothing", table.blocks.used)
+	}
+	if n == expected && n%4_000 == 0 {
+		prepare(t, &table, parts)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range n {
+		table.insert(spread(rng.Uint32())|1, uint32(i+1))
+	}
+	checkTable(t, &table)
+	if expected > 0 {
+		for log, free := range table.blocks.free {
+			if len(free) > 0 {
+				t.Errorf("%d entries of %d expected: a part of %d buckets was left", n, expected, 1<<log)
+			}
+		}
+		if split := len(table.infos) - parts; split > 1+parts/20 {
+			t.Errorf("%d entries of %d expected: %d of %d parts split", n, expected, split, parts)
+		}
+	}
+	return &table
+}
+
+// prepare takes all buckets that a table will need, three parts at a time.
+func prepare(t *testing.T, table *table, parts int) {
+	t.Helper()
+	for steps := 1; ; steps++ {
+		before := table.blocks.used
+		more := table.prepare(3)
+		if got := table.blocks.used - before; got > 3<<maxLog || more && got == 0 {
+			t.Fatalf("%d buckets in one step, more %v", got, more)
+		}
+		if !more {
+			if steps != (parts+2)/3 {
+				t.Errorf("%d parts in %d steps", parts, steps)
+			}
+			break
+		}
+	}
+	for i := range table.dir {
+		if table.dir[i].first == &vacant {
+			t.Fatalf("part %d of %d was not prepared", i, len(table.dir))
+		}
+	}
+	checkTable(t, table)
+}
+
+func TestBelowUndoesSpread(t *testing.T) {
+	for u := uint64(0); u < 1<<32; u += 65_521 {
+		want := float64(u) / (1 << 32)
+		if got := below(float64(spread(uint32(u))) / (1 << 32)); got < want-1e-6 || got > want+1e-6 {
+			t.Fatalf("%g of the hashes are below that of %g", got, want)
+		}
+	}
 }
 
 func TestSpreadKeepsOrder(t *testing.T) {

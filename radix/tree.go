@@ -107,6 +107,19 @@ func (t *Tree) FreeHolder(h Holder) {
 	t.free = append(t.free, h)
 }
 
+// Expect makes room in an empty holder's table of handles for about so many
+// facts, lest it grow step by step as they come. It takes some 0.3 ms at most
+// and is to be called again, before the first of them, while there is more to
+// do. What it takes is what the facts will need, about 13 bytes each.
+func (t *Tree) Expect(h Holder, facts int) (more bool) {
+	table := &t.writable(h).byHandle
+	table.expect(facts)
+	return table.prepare(expectParts)
+}
+
+// expectParts is how many parts of 64 KiB one Expect takes.
+const expectParts = 8
+
 // Count is the number of facts of h.
 func (t *Tree) Count(h Holder) int { return t.holder(h).count }
 

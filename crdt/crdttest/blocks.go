@@ -311,6 +311,9 @@ func appendFact(dst *crdt.Rows, e Entry, f *Fact) {
 	dst.Value = append(dst.Value, values...)
 }
 
+// Expect has nothing to do.
+func (b *MapBlocks) Expect(int) (more bool) { return false }
+
 // Load adds the facts of rows.
 func (b *MapBlocks) Load(rows *crdt.Rows) {
 	page, value := 0, 0

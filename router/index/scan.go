@@ -97,6 +97,9 @@ func (b *blocks) emit(dst *crdt.Rows, h uint64, s *saved) {
 	dst.Value = append(dst.Value, s.loose.hashes...)
 }
 
+// Expect makes room in the tree.
+func (b *blocks) Expect(linked int) (more bool) { return b.x.tree.Expect(b.holder, linked) }
+
 // Load adds the facts of a snapshot's rows. The rows were checked when they
 // were decoded: the columns have the lengths that the runs say.
 func (b *blocks) Load(rows *crdt.Rows) {
