@@ -3,6 +3,7 @@ package radix
 import (
 	"math/bits"
 	"sync/atomic"
+	"unsafe"
 )
 
 const (
@@ -32,13 +33,11 @@ func (p *headPart) home(hash uint32) int { return int(hash << 8 >> p.shift) }
 
 func (p *headPart) next(i int) int { return (i + 1) & (len(p.slots) - 1) }
 
-// touch loads what insert and remove look at first.
-func (h *heads) touch(hash uint32) uint64 {
-	p := h.parts[hash>>24].Load()
-	if p == nil {
-		return 0
+// prefetch begins to load what insert and remove look at first.
+func (h *heads) prefetch(hash uint32) {
+	if p := h.parts[hash>>24].Load(); p != nil {
+		prefetch(unsafe.Pointer(&p.slots[p.home(hash)]))
 	}
-	return p.slots[p.home(hash)].Load()
 }
 
 // insert adds a line. The line must already be readable.

@@ -199,7 +199,8 @@ func (t *Tree) dropLine(id uint32, cold *coldLine) {
 	for off, k := range keys {
 		hashes[off] = t.hash(uint64(k))
 	}
-	t.sink += t.keys.gather(hashes[:len(keys)]) + t.heads.touch(hashes[0])
+	t.sink += t.keys.gather(hashes[:len(keys)])
+	t.heads.prefetch(hashes[0])
 	for off, hash := range hashes[:len(keys)] {
 		t.keys.remove(hash, id<<lineShift|uint32(off))
 	}
@@ -250,7 +251,7 @@ func (t *Tree) place(prev uint32, parent Key, keys []Key) {
 			var c cursor
 			if loc, c = t.search(k, hash); loc == 0 {
 				if loc = t.add(prev, parent, k, (len(keys)-j+lineLen-1)/lineLen); loc&lineMask == 0 {
-					t.sink += t.heads.touch(hash)
+					t.heads.prefetch(hash)
 				}
 				t.keys.insertAt(&c, loc)
 			}

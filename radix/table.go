@@ -137,9 +137,11 @@ func (t *table) prefetch(hash uint32) {
 
 // gather touches what searches for at most batch hashes will look at. First
 // the home buckets, with little else in between so that many loads are under
-// way at once; then, where they are full, those they flow over into.
+// way at once; then, where they are full, those they flow over into, and where
+// these are full too, the next.
 func (t *table) gather(hashes []uint32) (sink uint64) {
 	var at [batch]*bucket
+	var full [batch]uint8
 	n := min(len(hashes), batch)
 	for i, hash := range hashes[:n] {
 		p := t.part(hash)
@@ -148,10 +150,20 @@ func (t *table) gather(hashes []uint32) (sink uint64) {
 	for _, b := range at[:n] {
 		sink += b.hashes[0]
 	}
+	over := 0
 	for i, hash := range hashes[:n] {
 		if at[i].room() == 0 {
 			p := t.part(hash)
-			sink += p.bucket((p.home(hash) + 1) & p.mask).hashes[0]
+			at[i] = p.bucket((p.home(hash) + 1) & p.mask)
+			sink += at[i].hashes[0]
+			full[over&(batch-1)] = uint8(i)
+			over++
+		}
+	}
+	for _, i := range full[:min(over, batch)] {
+		if at[i&(batch-1)].room() == 0 {
+			p := t.part(hashes[i])
+			prefetch(unsafe.Pointer(p.bucket((p.home(hashes[i]) + 2) & p.mask)))
 		}
 	}
 	return sink
