@@ -13,6 +13,9 @@ const (
 	lineScored      = "llm-d load"
 	lineApproximate = "llm-d approximate"
 	linePrecise     = "llm-d precise"
+
+	// An earlier run of b2b37, whose report limits the approximate index.
+	lineLimited = "llm-d approximate, 2,200 blocks"
 )
 
 // tabled are the policies of the table by workload.
@@ -22,6 +25,7 @@ var tabled = []string{"random", "least_loaded", "consistent_hash", "cache_aware"
 func (p *planner) named() {
 	p.published("b2b", 20000, 80, 1, weights(3, 2, 2))
 	p.published("b2b37", 8000, 200, 2, weights(2, 1, 1))
+	p.limited()
 	for _, n := range []struct {
 		name     string
 		requests int
@@ -74,6 +78,23 @@ func (p *planner) published(name string, requests, page int, prefix float64, pre
 	run(linePrecise, "weighted", func(c *simulation.Config) { c.Routing, c.PredictFor = precise, -1 })
 	run(policy.Default, policy.Default, nil)
 	run(simulation.Pooled, simulation.Pooled, nil)
+}
+
+// limited runs b2b37 under the approximate scorer of an earlier report: 2,200
+// blocks of 64 tokens a replica, whole prompts looked at, requests in flight
+// scored instead of queues.
+func (p *planner) limited() {
+	const page = 200
+	w := p.workload("b2b37", 8000)
+	if p.err != nil {
+		return
+	}
+	cfg := p.config(w, "weighted")
+	cfg.Page, cfg.Peers, cfg.ScrapedOnly, cfg.Scrape = page, 1, true, 0.05
+	cfg.Routing = weights(2, 0, 1)
+	cfg.Routing.Weighted.Active = 1
+	cfg.IndexDelay, cfg.PredictFor, cfg.Remember = never, -1, 2200*64/page
+	p.add(byName, lineLimited, 0, cfg)
 }
 
 // weights are llm-d's of its prefix, queue and KV scorers.
