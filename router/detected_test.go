@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/token"
 )
 
 // quietPeer is a peer that was never run.
@@ -37,8 +39,25 @@ func toldOf(p *Peer, r *fleet.Replica, now time.Time) policy.Candidate {
 	s := &scratch{view: policy.View{NowMs: now.UnixMilli()}}
 	s.add(r, p.markOf(r))
 	p.index.Match(nil, &s.found)
-	p.gather(s, &prompt{}, now)
+	p.gather(s, &prompt{keys: token.Keys{Grid: 16}}, now)
 	return s.cands[0]
+}
+
+func TestACandidateTellsHowMuchItsCacheHolds(t *testing.T) {
+	p := quietPeer(t, nil)
+	now := time.Now()
+	p.fleet.Update(fleet.SourceDNS, []fleet.Spec{{URL: "http://10.0.0.1:80"}}, now)
+	r := p.fleet.Get("10.0.0.1:80")
+	var b crdt.Builder
+	b.Store(crdt.Op{Main: true, PerPage: 2, Root: 7}, []uint64{1, 2, 3}, []uint64{1, 2, 3, 4, 5, 6})
+	slot, err := b.Slot(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.index.Apply(&crdt.Delta{Stream: r.Stream, Epoch: 1, Anchor: 1, Slots: []crdt.Slot{slot}}, now.UnixMilli())
+	if c := toldOf(p, r, now); c.Held != 6*16 {
+		t.Errorf("%d tokens of three pages of 32", c.Held)
+	}
 }
 
 func TestSlowStartLowersTheWeightOfACandidate(t *testing.T) {

@@ -201,6 +201,7 @@ func (p *Peer) gather(s *scratch, pr *prompt, now time.Time) {
 		s.found.Read(m.ref, d)
 		c.ID, c.Index, c.Weight = m.id, i, s.replicas[i].Weight(now)
 		c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = d.GPU*grid, d.CPU*grid, d.Any*grid, d.Predicted*grid, d.Suspect*grid
+		c.Held = int64(m.ref.Blocks() * grid)
 	}
 	p.board.fill(s.cands, s.places, p.clock.ms(now), s.view.AgeMs)
 }

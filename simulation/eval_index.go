@@ -15,6 +15,7 @@ type index struct {
 	lasts    float64 // seconds a prediction counts; negative: none are made
 
 	holders map[uint64]uint64 // key -> replicas; E5
+	held    []int             // keys of every replica in holders
 	pending fifo[fact]
 
 	predicted map[uint64][]prediction
@@ -44,7 +45,7 @@ type expiry struct {
 func newIndex(cfg *Config) *index {
 	return &index{
 		delay: cfg.IndexDelay, dispatch: cfg.DispatchDelay, lasts: cfg.PredictFor,
-		holders: make(map[uint64]uint64), predicted: make(map[uint64][]prediction),
+		holders: make(map[uint64]uint64), held: make([]int, cfg.Replicas), predicted: make(map[uint64][]prediction),
 	}
 }
 
@@ -69,6 +70,9 @@ func (x *index) advance(now float64) {
 		f := x.pending.pop()
 		bit := uint64(1) << f.replica
 		if f.removed {
+			if x.holders[f.one[0]]&bit != 0 {
+				x.held[f.replica]--
+			}
 			if left := x.holders[f.one[0]] &^ bit; left != 0 {
 				x.holders[f.one[0]] = left
 			} else {
@@ -77,6 +81,9 @@ func (x *index) advance(now float64) {
 			continue
 		}
 		for _, key := range f.keys {
+			if x.holders[key]&bit == 0 {
+				x.held[f.replica]++
+			}
 			x.holders[key] |= bit
 		}
 	}

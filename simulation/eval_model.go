@@ -117,8 +117,8 @@ func (s *scrape) refresh(now, every float64, engines []*replica.Replica) {
 	}
 }
 
-func (s *scrape) fill(k int, c *policy.Candidate) {
+func (s *scrape) fill(k int, c *policy.Candidate, page int64) {
 	st := &s.stats[k]
 	c.Running, c.Queued, c.KVUse = st.Running, st.Waiting, st.KVUse()
-	c.Capacity = int64(st.Blocks)
+	c.Capacity = int64(st.Blocks) * page
 }

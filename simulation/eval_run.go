@@ -347,6 +347,7 @@ func (r *run) look(now float64, j *job) {
 		c := &r.cands[k]
 		*c = policy.Candidate{
 			ID: uint64(k) + 1, Index: k, GPU: gpu, CPU: gpu, Disk: gpu, Predicted: r.deep[1][k] * r.cfg.Page,
+			Held:    int64(r.index.held[k] * r.cfg.Page),
 			Waiting: sum.waiting, Prefill: sum.prefill, Tokens: sum.tokens, Streams: sum.streams, Blocks: sum.blocks,
 			YoungCount: young.waiting, YoungPrefill: young.prefill, YoungTokens: young.tokens,
 			Rates: r.rates[j.peer*r.cfg.Replicas+k], Weight: 1,
@@ -354,7 +355,7 @@ func (r *run) look(now float64, j *job) {
 		if at := r.loads.first(j.peer, k); !math.IsInf(at, -1) {
 			c.FirstToken = millis(at)
 		}
-		r.scrape.fill(k, c)
+		r.scrape.fill(k, c, int64(r.cfg.Page))
 	}
 }
 

@@ -123,12 +123,13 @@ func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
 // candidate is one replica as the peer sees it.
 func (m *meshRun) candidate(d *desk, k int) policy.Candidate {
 	g, page := m.fleet[k], m.books.cfg.Page
-	depth := d.view.Depth(d.peer.index.Ref(g.stream))
+	ref := d.peer.index.Ref(g.stream)
+	depth := d.view.Depth(ref)
 	sum := d.peer.state.loads.Sum(g.stream)
 	c := policy.Candidate{
 		ID: uint64(k) + 1, Index: k, Weight: 1, Rates: d.rates[k],
 		GPU: depth.GPU * page, CPU: depth.CPU * page, Disk: depth.Any * page,
-		Predicted: depth.Predicted * page, Suspect: depth.Suspect * page,
+		Predicted: depth.Predicted * page, Suspect: depth.Suspect * page, Held: int64(ref.Blocks() * page),
 		Waiting: int(sum.Waiting), Prefill: sum.Prefill, Tokens: sum.Tokens,
 		Streams: int(sum.Streams), Blocks: sum.Blocks, FirstToken: sum.FirstToken,
 	}
@@ -142,7 +143,7 @@ func (m *meshRun) candidate(d *desk, k int) policy.Candidate {
 		c.YoungPrefill += y.prefill
 		c.YoungTokens += y.tokens
 	}
-	m.books.scrape.fill(k, &c)
+	m.books.scrape.fill(k, &c, int64(page))
 	if in, ok := d.peer.state.intents[g.stream]; ok && in.Drain {
 		c.Weight = 0
 	}

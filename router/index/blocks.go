@@ -26,6 +26,8 @@ type blocks struct {
 	undo  map[uint64]*saved // what handles were before the first fold above the floor
 	order []uint64          // keys of undo, oldest first
 
+	perPage int // grid blocks of the page linked last; 0: none was
+
 	cutting bool // a snapshot is cut: no fact may move from loose to linked
 
 	ends [runEnds]runEnd // by handle
@@ -201,6 +203,7 @@ func (b *blocks) storeRun(parent radix.Key, perPage int, handles []uint64, hashe
 // place stores linked facts; facts that were loose before keep their meta as
 // the old value.
 func (b *blocks) place(parent radix.Key, perPage int, keys []radix.Key, handles []uint64, put func(crdt.Meta) crdt.Meta) {
+	b.perPage = perPage
 	i := 0
 	b.x.tree.Store(b.holder, parent, perPage, keys, handles, func(f radix.Fact) radix.Meta {
 		key := keys[(i+1)*perPage-1]
@@ -326,12 +329,21 @@ func (b *blocks) Sum() crdt.Sum { return b.sum }
 func (b *blocks) Show() {
 	b.ref.show(b.holder)
 	b.mark()
+	b.tell()
+}
+
+// tell lets readers know how much there is, if they see it.
+func (b *blocks) tell() {
+	if b.ref.shows(b.holder) {
+		b.ref.blocks.Store(int64(b.sum.Count) * int64(b.perPage))
+	}
 }
 
 // Drop forgets the facts, in steps later. The store is not used again.
 func (b *blocks) Drop() {
 	if b.ref.hide(b.holder) {
 		b.ref.flags.Store(0)
+		b.ref.blocks.Store(0)
 	}
 	b.looseFacts, b.anchors, b.doubt = looseFacts{}, anchors{}, doubt{}
 	b.x.drop(b.holder)

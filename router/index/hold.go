@@ -89,6 +89,7 @@ func (x *Index) after(s *crdt.Stream) (more bool) {
 	if s.Unsettled() == nil {
 		b.notice(s.MaxVoid(), x.now)
 	}
+	b.tell()
 	return b.unfinished(s)
 }
 

@@ -135,3 +135,43 @@ func TestPredictionsExpireInSteps(t *testing.T) {
 		t.Errorf("%d of %d left after %d steps", n, before, steps)
 	}
 }
+
+// What a Ref tells of the size of a cache follows the shown facts, however they
+// came and went.
+func TestARefTellsHowMuchIsHeld(t *testing.T) {
+	const run = 50
+	x, y := newTestIndex(), newTestIndex()
+	defer x.Close()
+	defer y.Close()
+	at := func(x *Index, want int, when string) {
+		t.Helper()
+		if got := x.Ref(testStream).Blocks(); got != want {
+			t.Errorf("%s: %d blocks, want %d", when, got, want)
+		}
+	}
+	apply := func(epoch uint64, slots ...crdt.Slot) {
+		x.Apply(&crdt.Delta{Stream: testStream, Epoch: epoch, Anchor: 1, Slots: slots}, 1)
+	}
+	at(x, 0, "unknown")
+	apply(1, chainSlot(t, 1, 1, run))
+	at(x, run, "one run")
+	apply(1, chainSlot(t, 2, run+1, 2*run))
+	at(x, 2*run, "two runs")
+	if err := y.Join(x.Cut(testStream), 2); err != nil {
+		t.Fatal(err)
+	}
+	at(y, 2*run, "a snapshot")
+	apply(2, chainSlot(t, 1, 1, 3))
+	at(x, 3, "a restart")
+	var b crdt.Builder
+	b.Remove(crdt.Op{Main: true}, []uint64{1002, 1003})
+	b.Store(crdt.Op{Main: true, PerPage: 2, HasParent: true, Parent: 1001}, []uint64{7}, []uint64{70, 71})
+	s, err := b.Slot(2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(2, s)
+	at(x, 4, "pages of two blocks")
+	x.Forget(testStream)
+	at(x, 0, "forgotten")
+}

@@ -17,6 +17,7 @@ type Ref struct {
 	predicted atomic.Uint32 // holder + 1 in the predicted tree; 0 none
 	lastSlot  atomic.Int64  // ms of the last applied slot; 0 never
 	flags     atomic.Uint32 // what a Match must look at more closely
+	blocks    atomic.Int64  // grid blocks of the shown incarnation's facts
 }
 
 // Flags of a Ref.
@@ -30,6 +31,11 @@ func (r *Ref) shows(h radix.Holder) bool { return r.confirmed.Load() == uint32(h
 
 // hide ends the holder's visibility if it is the shown one.
 func (r *Ref) hide(h radix.Holder) bool { return r.confirmed.CompareAndSwap(uint32(h)+1, 0) }
+
+// Blocks is about how many grid blocks the replica holds on any of its tiers,
+// as of the last delta joined: its facts, each taken for as long as the page
+// linked last.
+func (r *Ref) Blocks() int { return int(r.blocks.Load()) }
 
 // eventFedMs is how long after its last slot a stream still counts as fed by
 // events.

@@ -86,19 +86,48 @@ func TestTurnsStayWithTheirHolderWithinAFewSteps(t *testing.T) {
 	}
 }
 
-// A copy takes pages: where they are scarce a prompt stays where it is.
-func TestScarceCachesKeepPromptsTogether(t *testing.T) {
-	cands := idle(2)
-	cands[0].GPU, cands[0].Waiting, cands[0].Prefill, cands[0].FirstToken = 7000, 6, 0.5, 1_000_000
+// What a copy pushes out of a full cache is computed again: there a prompt
+// stays where it is.
+func TestFullCachesKeepPromptsTogether(t *testing.T) {
 	req := &Request{Tokens: 7200}
 	p := mustNew(t, "ttft", nil)
 	for _, c := range []struct {
-		use  float64
-		want int
-	}{{-1, 1}, {0.3, 1}, {0.9, 0}, {1, 0}} {
-		cands[0].KVUse, cands[1].KVUse = c.use, c.use
+		name      string
+		use       float64
+		held, cap int64
+		want      int
+	}{
+		{"nothing known", -1, 0, 0, 1},
+		{"little in use", 0.3, 0, 0, 1},
+		{"much in use", 0.9, 0, 0, 0},
+		{"little held", 0.1, 30_000, 100_000, 1},
+		{"much held, though idle", 0.1, 90_000, 100_000, 0},
+		{"the capacity is not known", 0.1, 90_000, 0, 1},
+		{"more held than there is, on other tiers", 0, 900_000, 100_000, 0},
+	} {
+		cands := idle(2)
+		cands[0].GPU, cands[0].Waiting, cands[0].Prefill, cands[0].FirstToken = 7000, 6, 0.45, 1_000_000
+		for i := range cands {
+			cands[i].KVUse, cands[i].Held, cands[i].Capacity = c.use, c.held, c.cap
+		}
 		if d := decide(t, p, req, quiet(1), cands); d.Pos != c.want {
-			t.Errorf("caches %.0f %% in use: replica %d, want %d", 100*c.use, d.Pos, c.want)
+			t.Errorf("%s: replica %d, want %d", c.name, d.Pos, c.want)
+		}
+	}
+}
+
+// What nobody holds is no copy wherever it is computed, and full caches are no
+// worse for it than others. Of what somebody holds in part only that part is.
+func TestOnlyCopiesArePriced(t *testing.T) {
+	for _, held := range []int{0, 4000} {
+		cands := idle(3)
+		cands[0].KVUse, cands[1].KVUse, cands[2].GPU = 1, 0, held
+		scores := make([]float64, 3)
+		req := &Request{Tokens: 8000}
+		mustNew(t, "ttft", nil).Decide(req, quiet(1), cands, scores)
+		want := 0.8 * float64(held) / 8000 * cands[0].Rates.Prefill(8000, 8000)
+		if got := scores[0] - scores[1]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("%d of 8,000 tokens held elsewhere: a full cache costs %v s more, want %v", held, got, want)
 		}
 	}
 }

@@ -78,9 +78,9 @@ type StickyConfig struct {
 // whole fleet (TTFT 42 ms for 51, end to end a third less); stale_stay at 1.2
 // keeps agents near session hashing's TTFT when views are 10 s old (49 ms for
 // 57, hashing 48); stale_spill at 1 lets a hot prompt without sessions out of
-// its two replicas then (151 ms for 47 s, random 128); room_weight at 1 keeps
-// prompts together where a copy would fill the last of the caches (llm-d's B2B
-// ladder 90 ms for 1.4 s).
+// its two replicas then (151 ms for 47 s, random 128); room_weight at .8 keeps
+// prompts together where a copy pushes something else out (llm-d's B2B ladder
+// 85 ms for 1.4 s, llm-d's own precise scorer 83).
 type TTFTConfig struct {
 	ProgressFloor float64 `yaml:"progress_floor" doc:"least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress"`
 	StreamWeight  float64 `yaml:"stream_weight" doc:"idle decode steps a decoding stream counts as"`
@@ -97,7 +97,7 @@ type TTFTConfig struct {
 	StaleStay     float64 `yaml:"stale_stay" doc:"then, how many times the least score the first rendezvous replica may have and still be taken; 1 or less: no more than that"`
 	HolderSteps   float64 `yaml:"holder_steps" doc:"idle decode steps by which the replica that holds most of the prompt may score worse and still be taken"`
 	Spread        float64 `yaml:"spread" doc:"how eagerly a prompt is computed anew on a replica with far fewer streams: odds, times what that would have saved over what it costs; 0 never"`
-	RoomWeight    float64 `yaml:"room_weight" doc:"weight of a scarce KV cache: own prefill counts (use-1/2)/(1-use) times more beyond half in use, up to 4 times; 0 not at all"`
+	RoomWeight    float64 `yaml:"room_weight" doc:"weight of what a copy pushes out: computing what another replica holds already counts so many times more where the cache is full, less in proportion where it is not; 0 no more"`
 	SessionSlack  float64 `yaml:"session_slack" doc:"seconds a session's own replica may score worse and still be taken; 0 no session affinity"`
 }
 
@@ -113,7 +113,7 @@ func DefaultConfig() Config {
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
 			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.8, GuardDepth: 0.5, GuardBand: 0.05,
-			StaleMs: 3000, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 1,
+			StaleMs: 3000, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 0.8,
 		},
 		Disagg: defaultDisagg(),
 	}

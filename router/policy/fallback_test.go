@@ -85,6 +85,25 @@ func TestStaleViewStillUsesTheBestKnownHolder(t *testing.T) {
 	}
 }
 
+// What was held ten seconds ago is no reason to call something else a copy.
+func TestStaleViewsPriceNoCopies(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	scores := func(use, ageMs float64) float64 {
+		cands := idle(2)
+		cands[0].GPU, cands[0].KVUse, cands[1].KVUse = 29_000, use, use
+		out := make([]float64, 2)
+		v := &View{NowMs: 1_000_000, AgeMs: ageMs, Peers: 4, Rand: seeded(1)}
+		p.Decide(&Request{Tokens: 30_000, Session: 1}, v, cands, out)
+		return out[1]
+	}
+	if scores(1, 10) <= scores(0, 10) {
+		t.Error("a copy in a full cache costs nothing more")
+	}
+	if full, empty := scores(1, 10_000), scores(0, 10_000); full != empty {
+		t.Errorf("by a stale view it costs %v s in a full cache, %v in an empty one", full, empty)
+	}
+}
+
 func TestSessionAffinityWithinItsSlack(t *testing.T) {
 	p := mustNew(t, "ttft", func(c *Config) { c.TTFT.SessionSlack = 0.5 })
 	cands := idle(6)

@@ -59,6 +59,8 @@ type Candidate struct {
 	KVUse    float64
 	Capacity int64 // KV tokens; 0 unknown
 
+	Held int64 // tokens that its events say it caches, on any tier; 0 unknown
+
 	Rates  Rates
 	Weight float64 // operator's weight, 1 normal; slow start lowers it
 }

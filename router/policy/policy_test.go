@@ -60,7 +60,7 @@ func drawCandidate(t *rapid.T, index, tokens int) Candidate {
 		FirstToken: rapid.Int64Range(0, 1_000_500).Draw(t, "first token"),
 		YoungCount: count("young", 2), YoungPrefill: drawSeconds(t, "young prefill"),
 		Running: count("running", 60), Queued: count("queued", 20),
-		KVUse: drawSeconds(t, "kv"), Weight: rapid.SampledFrom([]float64{0, 0.25, 1, 1, 1, 2}).Draw(t, "weight"),
+		KVUse: drawSeconds(t, "kv"), Capacity: int64(count("capacity", 9000)), Held: int64(count("held", 90_000)), Weight: rapid.SampledFrom([]float64{0, 0.25, 1, 1, 1, 2}).Draw(t, "weight"),
 		Rates: DefaultRates(),
 	}
 	if rapid.Bool().Draw(t, "odd rates") {

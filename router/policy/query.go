@@ -24,6 +24,7 @@ type query struct {
 	waiting []float64
 	share   []float64 // s over the replica's speed
 	fewest  float64   // n_min
+	deepest int       // most of matched
 	low     []int     // scratch of pour
 }
 

@@ -20,11 +20,13 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 	n := len(cands)
 	L, R, d := float64(req.Tokens), float64(v.Peers), v.AgeMs/1000
 	s, S, N, B := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	U, fewest := make([]float64, n), L // uncached tokens
 	t0 := 0.0
 	for k, c := range cands {
 		r := c.Rates
 		u := math.Max(L-float64(max(c.GPU, c.Predicted)), 1)
 		s[k] = math.Ceil(u/float64(r.Chunk))*r.A + r.B*u + r.CQ*(L*L-(L-u)*(L-u))
+		U[k], fewest = u, math.Min(fewest, u)
 		S[k], N[k] = c.Prefill, float64(c.Waiting)
 		if R > 1 {
 			times := math.Min(R, 16)
@@ -45,9 +47,11 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 	t := twin{winners: map[int]bool{}}
 	best := math.Inf(1)
 	for k, c := range cands {
-		use := math.Min(c.KVUse, 0.9)
-		room := math.Max(use-0.5, 0) / (1 - use)
-		t.scores = append(t.scores, B[k]+s[k]*(1+room)+(N[k]+nmin)*s[k]/c.Rates.Speed)
+		full := math.Max(c.KVUse, 0)
+		if c.Capacity > 0 {
+			full = math.Max(full, math.Min(float64(c.Held)/float64(c.Capacity), 1))
+		}
+		t.scores = append(t.scores, B[k]+s[k]*(1+0.8*full*(U[k]-fewest)/U[k])+(N[k]+nmin)*s[k]/c.Rates.Speed)
 		best = math.Min(best, t.scores[k])
 	}
 	winner := -1
@@ -109,6 +113,8 @@ func drawFleet(t *rapid.T, tokens int) []Candidate {
 		}
 		c.Streams = rapid.IntRange(0, 40).Draw(t, "streams")
 		c.KVUse = rapid.SampledFrom([]float64{-1, 0, .3, .6, .8, .95, 1}).Draw(t, "KV use")
+		c.Capacity = rapid.SampledFrom([]int64{0, 100_000}).Draw(t, "capacity")
+		c.Held = rapid.Int64Range(0, 120_000).Draw(t, "held")
 		c.FirstToken = 1_000_000 - rapid.Int64Range(0, 3000).Draw(t, "since")
 		if !equal {
 			c.Rates.B *= rapid.Float64Range(0.5, 2).Draw(t, "speed")

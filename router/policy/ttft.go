@@ -14,8 +14,9 @@ import (
 //	       own dispatches younger than d count min(peers, 16) times
 //	W = max(S - time since the last first token there, 0.1*S)
 //	B = W + 0.5*t0*streams, raised where unseen requests are expected (pour)
-//	score = B + s*(1 + room) + (n + n_min)*s/f, over the operator's weight
-//	room = how scarce its cache is: 0 up to half in use, 4 from nine tenths on
+//	score = B + s*(1 + copy) + (n + n_min)*s/f, over the operator's weight
+//	copy = room_weight * how full its cache is * the share of u that another
+//	       candidate holds
 func pickTTFT(q *query) (int, Reason) {
 	if q.stale() {
 		return q.fallback(), ReasonStale
@@ -60,7 +61,7 @@ func (q *query) spread(winner int) (int, bool) {
 	t0 := q.cands[winner].Rates.usable().T0
 	gain := t0 * (cfg.StreamWeight*float64(q.cands[winner].Streams-q.cands[b.pos].Streams) - cfg.HolderSteps)
 	gain = min(gain, q.scoreAs(winner, own)-b.score)
-	price := (q.prefill[b.pos] - own) * (1 + q.room(b.pos))
+	price := (q.prefill[b.pos] - own) * (1 + q.cfg.TTFT.RoomWeight*full(&q.cands[b.pos]))
 	if !(gain > 0) || q.view.Rand.Float64()*price >= cfg.Spread*gain {
 		return 0, false
 	}
@@ -97,7 +98,7 @@ func (q *query) holder(b *best) int {
 	return deepest.pos
 }
 
-// weigh fills matched, prefill, share, waiting and base of every live
+// weigh fills matched, deepest, prefill, share, waiting and base of every live
 // candidate, and pours.
 func (q *query) weigh() {
 	cfg := &q.cfg.TTFT
@@ -106,6 +107,7 @@ func (q *query) weigh() {
 	q.base, q.waiting, q.share = grow(q.base, n), grow(q.waiting, n), grow(q.share, n)
 	mirrored := float64(min(q.view.Peers, cfg.YoungCap) - 1) // peers that may be doing the same unseen
 	steps := 0.0
+	q.deepest = 0
 	for _, i := range q.live {
 		c := &q.cands[i]
 		rates := &c.Rates
@@ -114,6 +116,7 @@ func (q *query) weigh() {
 			rates = &fixed
 		}
 		q.matched[i], q.prefill[i] = q.ownAt(c, rates)
+		q.deepest = max(q.deepest, q.matched[i])
 		q.share[i] = q.prefill[i] / rates.Speed
 		held, waiting := c.Prefill, float64(c.Waiting)
 		if mirrored > 0 {
@@ -159,23 +162,39 @@ func (q *query) score(b *best) {
 func (q *query) total(i int) float64 {
 	cfg := &q.cfg.TTFT
 	crowd := (cfg.WaitWeight*q.waiting[i] + cfg.MinWaitWeight*q.fewest) * q.share[i]
-	score := q.base[i] + q.prefill[i]*(1+q.room(i)) + crowd
+	score := q.base[i] + q.prefill[i]*(1+q.copying(i)) + crowd
 	if w := q.weight(i); w != 1 { // a division saved, mostly
 		score /= w
 	}
 	return score
 }
 
-// room is by how many times computing anew costs more where cache is scarce:
-// the pages it takes are then missed by those who come after, who wait for
-// streams to end. 0 where use is unknown. Engines that count idle pages as used
-// are always scarce; so it ends at nine tenths.
-func (q *query) room(i int) float64 {
-	use := min(kvUse(&q.cands[i]), 0.9)
-	if use <= 0.5 {
+// copying is by how many times computing anew costs more because another
+// candidate holds a part of it already: in a full cache the copy pushes out as
+// many tokens, which somebody then computes again, and that again pushes out
+// some. What nobody holds must be computed somewhere and costs nothing more.
+// Who holds what is not asked of a view that is too old to compare the fleet by.
+func (q *query) copying(i int) float64 {
+	if q.matched[i] >= q.deepest {
 		return 0
 	}
-	return q.cfg.TTFT.RoomWeight * (use - 0.5) / (1 - use)
+	taken := full(&q.cands[i])
+	if taken == 0 || q.stale() {
+		return 0
+	}
+	copied := float64(q.deepest-q.matched[i]) / float64(q.req.Tokens-q.matched[i])
+	return q.cfg.TTFT.RoomWeight * copied * taken
+}
+
+// full is the share of a replica's cache that is taken, from 0 to 1, idle
+// pages included: what its events told of over what it has, or what it says is
+// in use, which in most engines leaves idle pages out; 0 if both are unknown.
+func full(c *Candidate) float64 {
+	use := kvUse(c)
+	if c.Capacity > 0 && c.Held > 0 {
+		use = max(use, min(float64(c.Held)/float64(c.Capacity), 1))
+	}
+	return use
 }
 
 // guard notices that the load view is older than the gap between decisions
