@@ -48,7 +48,9 @@ func (c *Core) judge() (bool, string) {
 
 // judgeJoin decides the cold join. What a peer tells that joins itself proves
 // nothing: two that met each other before the mesh would take its streams for
-// unknown and name the engines' incarnations anew.
+// unknown and name the engines' incarnations anew. A member out of reach may be
+// what is left of the mesh, also one that says it is not ready: it is waited for
+// as long as nobody who has joined tells what it knew.
 func (c *Core) judgeJoin() (bool, string) {
 	age := c.now - c.startAt
 	if age >= c.cfg.JoinBound {
@@ -57,7 +59,7 @@ func (c *Core) judgeJoin() (bool, string) {
 	}
 	c.wake(c.startAt + c.cfg.JoinBound)
 	members, heard, silent := 0, 0, 0
-	told, known := false, false
+	told := false
 	for _, p := range c.order {
 		members++
 		switch {
@@ -66,7 +68,6 @@ func (c *Core) judgeJoin() (bool, string) {
 			told = told || p.joined || p.ready
 		case !p.both() && c.now-p.reachedAt >= joinReachMs:
 			silent++
-			known = known || p.ready
 		}
 	}
 	switch {
@@ -81,7 +82,7 @@ func (c *Core) judgeJoin() (bool, string) {
 		return false, "waiting for digests"
 	case c.lacking() > 0:
 		return false, "catching up"
-	case !told && (age < c.cfg.JoinGrace || known):
+	case !told && (age < c.cfg.JoinGrace || silent > 0):
 		c.wake(c.startAt + c.cfg.JoinGrace)
 		return false, "waiting for a peer that has joined"
 	}

@@ -83,6 +83,13 @@ func (r *faultRun) checkRegisters(x *faultPeer) {
 		s.loaded = loaded
 	}
 	delete(held, x.id)
+	for _, p := range x.core.Peers() {
+		// One that was never heard to live or to die may have died since: the
+		// core ends what is left of the connection.
+		if !p.Member && !x.buried[p.ID] && p.Connected != [gossip.Classes]bool{} {
+			delete(held, p.ID)
+		}
+	}
 	for id := range held {
 		r.violate("Cleanup", x, "holds registers of %v, which is dead to it", id)
 	}
@@ -106,6 +113,7 @@ func (r *faultRun) look(x, y *faultPeer) {
 		if r.wait(s, r.downMs(y, s, suspected)) {
 			s.up, s.changing = false, 0
 			r.trace(x.name, "takes %s for dead", y.name)
+			x.buried[s.id] = true
 			x.step(gossip.MemberDown{Peer: s.id, Left: y.left})
 		}
 	case !s.up && alive:
@@ -150,6 +158,7 @@ func (r *faultRun) wait(s *sight, ms int64) bool {
 
 func (r *faultRun) tell(x, y *faultPeer, s *sight) {
 	s.id, s.up, s.ready, s.draining = y.id, true, y.ready, y.draining
+	delete(x.buried, y.id)
 	x.step(gossip.MemberUp{Peer: y.id, Name: y.name, Ready: y.ready, Draining: y.draining})
 }
 

@@ -36,6 +36,7 @@ type faultPeer struct {
 	ingests  bool // delivered events of an engine, ever
 
 	sees    map[int]*sight
+	buried  map[crdt.PeerID]bool // whom membership called dead, and not alive since
 	elders  elders
 	follows map[crdt.StreamID]*follower
 	losses  gossip.Losses
@@ -48,7 +49,7 @@ func (r *faultRun) boot(slot int) *faultPeer {
 	rng := rand.New(rand.NewPCG(r.cfg.Seed, 0xb007<<16|uint64(r.births)))
 	p := &faultPeer{
 		run: r, slot: slot, name: peerName(slot), alive: true, pipes: map[gossip.Conn]*pipeEnd{},
-		sees: map[int]*sight{}, follows: map[crdt.StreamID]*follower{},
+		sees: map[int]*sight{}, buried: map[crdt.PeerID]bool{}, follows: map[crdt.StreamID]*follower{},
 		checked: map[crdt.StreamID]*checkedStream{}, clock: peerClock{r.skews[slot], r.skews[slot]},
 	}
 	for i := range p.id {
