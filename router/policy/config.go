@@ -78,9 +78,9 @@ type StickyConfig struct {
 // whole fleet (TTFT 42 ms for 51, end to end a third less); stale_stay at 1.2
 // keeps agents near session hashing's TTFT when views are 10 s old (49 ms for
 // 57, hashing 48); stale_spill at 1 lets a hot prompt without sessions out of
-// its two replicas then (151 ms for 47 s, random 128); room_weight at .8 keeps
-// prompts together where a copy pushes something else out (llm-d's B2B ladder
-// 85 ms for 1.4 s, llm-d's own precise scorer 83).
+// its two replicas then (151 ms for 47 s, random 128, while dispatches come at
+// once); room_weight at .8 keeps prompts together where a copy pushes something
+// else out (llm-d's B2B ladder 85 ms for 1.4 s, llm-d's own precise scorer 83).
 type TTFTConfig struct {
 	ProgressFloor float64 `yaml:"progress_floor" doc:"least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress"`
 	StreamWeight  float64 `yaml:"stream_weight" doc:"idle decode steps a decoding stream counts as"`
