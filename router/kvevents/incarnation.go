@@ -65,6 +65,18 @@ func (i *incarnation) same(s *crdt.Slot) bool {
 	return ts != 0 && ts == s.TS
 }
 
+// fits reports whether a slot may be one of this incarnation, by all that is
+// remembered of it: numbers and times of one process grow together. It looks at
+// every remembered time.
+func (i *incarnation) fits(seq uint64, ts int64) bool {
+	for _, e := range &i.times {
+		if e.ts != 0 && (e.seq == seq && e.ts != ts || e.seq > seq && e.ts < ts || e.seq < seq && e.ts > ts) {
+			return false
+		}
+	}
+	return true
+}
+
 // time is the remembered time of a slot; 0 if forgotten or never known.
 func (i *incarnation) time(seq uint64) int64 {
 	if e := i.times[seq%rememberedTimes]; e.seq == seq {

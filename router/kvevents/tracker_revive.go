@@ -30,10 +30,13 @@ func (t *Tracker) leave() {
 // outlived reports whether a live slot proves that the engine never restarted:
 // it came over the connection to the outranked process, goes on where that one
 // was, is later than all that the incarnation above it ever said, and that one
-// has fallen silent. Two processes that both go on are no false alarm.
+// has fallen silent. Two processes that both go on are no false alarm; and if
+// what the other one said last may be a slot of ours that we missed, it may be
+// another owner's name for this same process (see heed), and nothing restarted.
 func (t *Tracker) outlived(s *crdt.Slot) bool {
 	return t.sure && t.prior.Epoch > t.inc.epoch && s.Seq > t.inc.last && t.prior.LastTS != 0 &&
-		s.TS-t.prior.LastTS > silentUS && !t.prior.contradicts(s) && t.prior.keeps(t.inc.epoch)
+		s.TS-t.prior.LastTS > silentUS && !t.prior.contradicts(s) && t.prior.keeps(t.inc.epoch) &&
+		!t.inc.fits(t.prior.LastSeq, t.prior.LastTS)
 }
 
 // resumed reports whether a live slot proves that the restart followed last was

@@ -93,6 +93,34 @@ func TestTrackerRepublishesWhatOutlivedAFalseRestart(t *testing.T) {
 	s.revives(Live{late(6, 1_100)}, " +6")
 }
 
+// The false restart's number was never heard here, and slots went on before the
+// silence was long enough: those around it still tell.
+func TestTrackerOutlivesARestartWhoseNumberItMissed(t *testing.T) {
+	s := newScript(t, false)
+	s.prior = Prior{Epoch: epochOf(1, 1), Anchor: 1, Floor: 30, LastSeq: 30, LastTS: slot(1, 30).TS}
+	s.step(Connected{})
+	s.step(Live{slot(1, 30)}) // the connection is to that process
+	s.step(Live{slot(1, 31)})
+	s.prior = Prior{Epoch: epochOf(1, 1) + 500, Anchor: 1, LastSeq: 1, LastTS: slot(1, 31).TS + 1, Shadows: []uint64{epochOf(1, 1)}}
+	s.revives(Live{late(32, 900)}, " +32")
+	s.revives(Live{late(33, 1_100)}, fmt.Sprintf("%d as %d anchor 1 anew +33", epochOf(1, 1), epochOf(1, 1)+501))
+}
+
+// Another owner named the process by a slot that was missed here: the next slot
+// that both hear makes one of the two names, and no restart is counted.
+func TestTrackerJoinsANameGivenByASlotItMissed(t *testing.T) {
+	mine, theirs := epochOf(1, 1), epochOf(1, 4)
+	s := followed(t, false)
+	before := s.tr.Stats().Restarts
+	s.prior = Prior{Epoch: theirs, Anchor: 4, LastSeq: 4, LastTS: slot(1, 4).TS, Shadows: []uint64{mine}}
+	s.revives(Live{late(5, 1_100)}, " +5")
+	s.prior.LastSeq, s.prior.LastTS = 5, late(5, 1_100).TS
+	s.revives(Tick{}, fmt.Sprintf("%d as %d anchor 1", mine, theirs))
+	if n := s.tr.Stats().Restarts - before; n != 0 {
+		t.Errorf("%d restarts counted", n)
+	}
+}
+
 // None of these is a proof.
 func TestTrackerDoesNotRepublish(t *testing.T) {
 	mine := epochOf(1, 1)
@@ -108,12 +136,19 @@ func TestTrackerDoesNotRepublish(t *testing.T) {
 		"the other one goes on":           func(s *script) { s.prior.LastTS = late(5, 1_000).TS },
 		"the other one is another engine": func(s *script) { s.prior.LastSeq = 40 },
 		"its time is not known":           func(s *script) { s.prior.LastTS = 0 },
+		"another owner's name for it, by a slot missed here": func(s *script) {
+			s.prior.Epoch, s.prior.Anchor, s.prior.LastSeq, s.prior.LastTS = epochOf(1, 4), 4, 4, slot(1, 4).TS
+		},
+		"another owner's name for it, by a slot missed in between": func(s *script) {
+			s.step(Live{slot(1, 5)})
+			s.prior.Epoch, s.prior.Anchor, s.prior.LastSeq, s.prior.LastTS = epochOf(1, 4), 4, 4, slot(1, 4).TS
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := followed(t, false)
 			s.prior = outranked
 			change(s)
-			if out := s.step(Live{late(5, 1_100)}); out.Revive != 0 {
+			if out := s.step(Live{late(6, 1_100)}); out.Revive != 0 {
 				t.Fatalf("revived: %+v", out)
 			}
 		})
