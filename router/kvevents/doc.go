@@ -39,7 +39,8 @@
 //
 // An incarnation that was left is remembered for a minute: the mesh keeps it as
 // a shadow. A replay that follows a contradiction asks for its last slot first,
-// and a live slot over a connection that outlived the false restart is as good:
+// and a live slot over a connection that outlived the false restart is as good,
+// if what the mesh heard last cannot be a slot of the process at its other end:
 // then it is revived, under an epoch above. So it is by a slot over the very
 // connection that the false restart came by, if that lies more than eight times
 // nearer to the last slot before it than to its own: one connection is to one
@@ -47,10 +48,12 @@
 // slots among its own says so.
 //
 // While Seeking or Verifying live slots are held, at most 4 s, 4096 slots and
-// 32 MiB; then they pass unproved. While Following a slot behind a hole is
-// delivered at once. Holes are asked for when the mesh wants them (Fetch), or
-// when a replay just read left some: the replay is lossy, so a hole is given
-// up only after two attempts without progress.
+// 32 MiB; then they pass unproved. A replay that twice holds nothing contradicts
+// them: those before the first that proves a restart by itself are dropped. What
+// proved a restart counts, even if no replay after it tells more. While Following
+// a slot behind a hole is delivered at once. Holes are asked for when the mesh
+// wants them (Fetch), or when a replay just read left some: the replay is lossy,
+// so a hole is given up only after two attempts without progress.
 //
 // # Invariants
 //

@@ -1,10 +1,14 @@
 package kvevents
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
 
 // A replay that holds nothing, twice, contradicts the live slots held beside
 // it: with an incarnation known they could be of another process, so they are
-// dropped, and what comes next is asked about again.
+// dropped.
 func TestTrackerDropsWhatAnEmptyReplayContradicts(t *testing.T) {
 	s := newScript(t, true)
 	s.do(Connected{}, "replay 1")
@@ -16,6 +20,53 @@ func TestTrackerDropsWhatAnEmptyReplayContradicts(t *testing.T) {
 	s.do(ReplayEnded{true}, "")
 	if n := s.tr.Stats().Discarded; n != 1 {
 		t.Errorf("%d slots discarded, want the one held", n)
+	}
+}
+
+// A held slot that proves a restart by itself is no less a proof beside a
+// replay that holds nothing. Later slots may not prove it again: they are above
+// all that is known of the process before, as behind a gap of it.
+func TestTrackerKeepsAProofThatAnEmptyReplayContradicts(t *testing.T) {
+	s := newScript(t, true)
+	s.do(Connected{}, "replay 1")
+	for seq := uint64(3); seq <= 5; seq++ {
+		s.do(Replayed{slot(1, seq)}, deliver(1, 3, seq))
+	}
+	s.do(ReplayEnded{true}, "")
+	s.do(Connected{}, "replay 5") // to process 2, whose replay is lossy
+	s.do(ReplayEnded{true}, "replay 1")
+	s.do(Live{slot(2, 6)}, "") // proves nothing, and would hide the proof
+	s.do(Live{slot(2, 2)}, "") // a repeat
+	s.do(Live{slot(2, 7)}, "")
+	s.do(ReplayEnded{true}, "again 1")
+	s.do(ReplayEnded{true}, deliver(2, 2, 2, 7))
+	if n := s.tr.Stats().Discarded; n != 1 {
+		t.Errorf("%d slots discarded, want the one before the proof", n)
+	}
+	s.do(Live{slot(2, 8)}, deliver(2, 2, 8))
+}
+
+// A replayed slot that proved a restart counts, though the replays after it,
+// which were to tell where the new incarnation begins, brought nothing.
+func TestTrackerKeepsAProofThatNoReplayFollowsUp(t *testing.T) {
+	for name, prove := range map[string]func(s *script){
+		"after a new connection": func(s *script) {
+			s.do(Connected{}, "replay 3")
+			s.do(Replayed{slot(2, 3)}, "replay 1")
+		},
+		"while holes are filled": func(s *script) {
+			s.do(Live{slot(1, 5)}, deliver(1, 1, 5))
+			s.do(Wanted{[]crdt.Span{{From: 4, To: 4}}}, "replay 3")
+			s.do(Replayed{slot(2, 3)}, "replay 1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := followed(t, true)
+			prove(s)
+			s.do(Live{slot(2, 7)}, "") // by itself no proof
+			s.do(ReplayEnded{false}, "again 1")
+			s.do(ReplayEnded{false}, deliver(2, 3, 3, 7))
+		})
 	}
 }
 

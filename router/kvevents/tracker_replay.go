@@ -21,11 +21,12 @@ const (
 type seek struct {
 	open     bool
 	question question
-	from     uint64 // first slot asked for
-	base     uint64 // answered: slots behind this one must come
-	suspect  bool   // a live slot speaks for a restart
-	proved   bool   // the replay itself proved one
-	since    int64  // ms
+	from     uint64      // first slot asked for
+	base     uint64      // answered: slots behind this one must come
+	suspect  bool        // a live slot speaks for a restart
+	proved   bool        // the replay itself proved one
+	proof    []crdt.Slot // the replayed slot that did, if any
+	since    int64       // ms
 	attempts int
 	got      []crdt.Slot // replayed, undecided
 	held     []crdt.Slot // live
@@ -112,7 +113,7 @@ func (t *Tracker) examine(s crdt.Slot) {
 		t.answer(false)
 	case changed && t.seek.question == verify && t.seek.from > 1:
 		t.searchAnew() // restarted: what is its earliest slot?
-		t.seek.proved = true
+		t.seek.proved, t.seek.proof = true, []crdt.Slot{s}
 	case changed:
 		t.answer(true)
 	case t.seek.question == verify && s.Seq > t.seek.from:
@@ -187,11 +188,22 @@ func (t *Tracker) contradicted() {
 		t.ask(t.seek.from, true)
 		return
 	}
-	if t.inc.epoch != 0 { // delivering them could mix two processes
-		t.stats.Discarded += uint64(len(t.seek.held))
-		t.seek.held = nil
+	if t.inc.epoch != 0 {
+		t.dropUnproved()
 	}
 	t.settle()
+}
+
+// dropUnproved drops the slots held before the first that proves, by itself,
+// another incarnation than the one followed: delivering them could mix two
+// processes. The proof stays: the slots that come next may not prove it again.
+func (t *Tracker) dropUnproved() {
+	first := slices.IndexFunc(t.seek.held, func(s crdt.Slot) bool { return t.judge(&s) == other })
+	if first < 0 {
+		first = len(t.seek.held)
+	}
+	t.stats.Discarded += uint64(first)
+	t.seek.held = t.seek.held[first:]
 }
 
 // settle ends a hold with what is known and delivers what was held. A replay
@@ -222,8 +234,12 @@ func (t *Tracker) settle() {
 }
 
 // settleUnanswered delivers what an undecided replay brought. If nothing spoke
-// for a restart, it continues what is known.
+// for a restart, it continues what is known. A slot that proved one to a replay
+// before stands in for one that brought nothing.
 func (t *Tracker) settleUnanswered(s *seek) {
+	if len(s.got) == 0 {
+		s.got = s.proof
+	}
 	if len(s.got) == 0 || (s.suspect || s.proved) && !t.settleOn(&s.got[0]) {
 		return
 	}
@@ -310,7 +326,7 @@ func (t *Tracker) fetched(s crdt.Slot) {
 	t.fetch.heard = true
 	if t.judge(&s) == other {
 		t.searchAnew()
-		t.seek.suspect = true
+		t.seek.suspect, t.seek.proof = true, []crdt.Slot{s}
 		return
 	}
 	t.accept(s)
