@@ -189,6 +189,7 @@ func (f *follower) revive(out *kvevents.Output, now int64) {
 	}
 	e.unite(d.Epoch, out.Revive, before.Epoch)
 	if len(d.Slots) > 0 {
+		p.ingests = true
 		p.run.spread(e.stream, d.Epoch, d.Slots)
 		p.step(gossip.Ingested{Stream: e.stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: now, First: true})
 	}

@@ -33,7 +33,7 @@ type faultPeer struct {
 	joined   bool // it was ready once
 	reason   string
 	requests int  // under way
-	ingests  bool // delivered events of an engine, ever
+	ingests  bool // told the mesh of an engine's log as its owner, ever
 
 	sees    map[int]*sight
 	buried  map[crdt.PeerID]bool // whom membership called dead, and not alive since
