@@ -28,7 +28,7 @@ func TestABoardOutlastsAClockThatIsSet(t *testing.T) {
 	for _, jump := range []int64{hour, -hour, -rateWindow * 1000} {
 		b := newBoard(crdt.PeerID{1}, newClock())
 		id, other := crdt.NewStreamID("http://r", 0), crdt.NewStreamID("http://s", 0)
-		now := int64(10 * hour)
+		now := 10 * hour
 		for range 500 {
 			now += 20
 			b.dispatch(&share{id: id}, now)
