@@ -12,6 +12,13 @@ import (
 	"github.com/banyan-llm/banyan/gossip"
 )
 
+// retransmitMult is how many times each member passes a piece of news on, times
+// the decimal places of their number. News goes to members drawn at random, so
+// some may never be drawn: with memberlist's 4, of eight members one in twenty
+// pieces misses somebody, who then hears of it by the next exchange of states;
+// with 8 it is one in three thousand.
+const retransmitMult = 8
+
 // serfConfig is the LAN profile without what this mesh does not use:
 // snapshots on disk, user events, coordinates.
 func serfConfig(cfg *Config, t *transport, ring *memberlist.Keyring, logger *log.Logger, events chan<- serf.Event) *serf.Config {
@@ -37,6 +44,8 @@ func serfConfig(cfg *Config, t *transport, ring *memberlist.Keyring, logger *log
 	m.LogOutput = nil
 	m.Logger = logger
 	m.TCPTimeout = 5 * time.Second
+	m.RetransmitMult = retransmitMult
+	m.PushPullInterval = 10 * time.Second
 	c.MemberlistConfig = m
 	if cfg.tune != nil {
 		cfg.tune(c)
