@@ -170,3 +170,36 @@ func TestDocumentsNameFilesAndTargetsThatExist(t *testing.T) {
 		}
 	})
 }
+
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	var all strings.Builder
+	for _, path := range sources(t) {
+		if strings.HasSuffix(path, "_test.go") {
+			all.WriteString(document(t, strings.TrimPrefix(path, root+"/")))
+		}
+	}
+	eachNamed(t, 150, `\b((?:Test|Benchmark|Fuzz)[A-Z]\w+)`, func(doc, name string) {
+		if !strings.Contains(all.String(), "\nfunc "+name+"(") {
+			t.Errorf("%s: no test %s", doc, name)
+		}
+	})
+}
+
+// TestLinksWithinDocumentsLeadToHeadings: a heading's anchor is its text in
+// lower case with hyphens for spaces and without punctuation.
+func TestLinksWithinDocumentsLeadToHeadings(t *testing.T) {
+	anchors := map[string]bool{}
+	eachNamed(t, 100, `(?m)^#{2,4} (.+)$`, func(doc, heading string) {
+		slug := regexp.MustCompile("[^a-z0-9 _-]").ReplaceAllString(strings.ToLower(heading), "")
+		anchors[doc+"#"+strings.ReplaceAll(slug, " ", "-")] = true
+	})
+	eachNamed(t, 30, `\]\(([^)]*#[^)]+)\)`, func(doc, link string) {
+		to := filepath.Join(filepath.Dir(doc), link)
+		if strings.HasPrefix(link, "#") {
+			to = doc + link
+		}
+		if !anchors[to] {
+			t.Errorf("%s: no heading for %s", doc, link)
+		}
+	})
+}
