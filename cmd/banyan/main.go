@@ -46,7 +46,7 @@ func commands() []command {
 		{"drain", "REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return setIntent(ctx, "drain", args, stdout, stderr)
 		}},
-		{"undrain", "REPLICA", "take it back", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		{"undrain", "REPLICA", "send requests to a drained replica again, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return setIntent(ctx, "undrain", args, stdout, stderr)
 		}},
 		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "a gossip key; mesh certificates; a client's or operator's key", keygen},

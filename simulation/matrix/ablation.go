@@ -74,21 +74,7 @@ const (
 // PlanAblation lists the runs of the ablation: every change on the Mooncake
 // windows (without them on generated traffic) at three loads, aggregated and
 // as a prefill pool, and on three traps.
-func PlanAblation(o Options) ([]Cell, error) {
-	if o.Share <= 0 || o.Share > 1 {
-		o.Share = 1
-	}
-	var cells []Cell
-	for i := range max(o.Seeds, 1) {
-		p := &planner{o: o, seed: o.Seed + uint64(i), whole: make(map[served]float64)}
-		p.ablation()
-		if p.err != nil {
-			return nil, p.err
-		}
-		cells = append(cells, p.cells...)
-	}
-	return cells, nil
-}
+func PlanAblation(o Options) ([]Cell, error) { return o.plan((*planner).ablation) }
 
 func (p *planner) ablation() {
 	var bases []simulation.Config

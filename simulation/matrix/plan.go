@@ -65,14 +65,17 @@ const never = 900_000
 
 // Plan lists the cells. It runs the pooled reference once a workload and seed
 // to find what the fleet can serve; that takes some seconds.
-func Plan(o Options) ([]Cell, error) {
+func Plan(o Options) ([]Cell, error) { return o.plan((*planner).plan) }
+
+// plan collects what list adds for one seed after the other.
+func (o Options) plan(list func(*planner)) ([]Cell, error) {
 	if o.Share <= 0 || o.Share > 1 {
 		o.Share = 1
 	}
 	var cells []Cell
 	for i := range max(o.Seeds, 1) {
 		p := &planner{o: o, seed: o.Seed + uint64(i), whole: make(map[served]float64)}
-		p.plan()
+		list(p)
 		if p.err != nil {
 			return nil, p.err
 		}
