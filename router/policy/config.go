@@ -93,8 +93,8 @@ type TTFTConfig struct {
 	GuardDepth    float64 `yaml:"guard_depth" doc:"share of the prompt they must hold"`
 	GuardBand     float64 `yaml:"guard_band" doc:"how far their own prefill may lie from the winner's, relative"`
 	StaleMs       float64 `yaml:"stale_ms" doc:"view age, load or index, beyond which only two rendezvous replicas, the best known holder and one drawn at random are considered; 0 never"`
-	StaleSpill    float64 `yaml:"stale_spill" doc:"then, how many times what a replica drawn at random would cost they may cost and still be taken; with a session 8 times that; 0: whatever they cost"`
-	StaleStay     float64 `yaml:"stale_stay" doc:"then, how many times the least score the first rendezvous replica may have and still be taken; 1 or less: no more than that"`
+	StaleSpill    float64 `yaml:"stale_spill" doc:"with such a view: how many times as much as the one drawn at random the others may cost and still be taken; with a session 8 times that; 0: whatever they cost"`
+	StaleStay     float64 `yaml:"stale_stay" doc:"with such a view: how many times the least score the first rendezvous replica may have and still be taken; 1 or less: only the least"`
 	HolderSteps   float64 `yaml:"holder_steps" doc:"idle decode steps by which the replica that holds most of the prompt may score worse and still be taken"`
 	Spread        float64 `yaml:"spread" doc:"how eagerly a prompt is computed anew on a replica with far fewer streams: odds, times what that would have saved over what it costs; 0 never"`
 	RoomWeight    float64 `yaml:"room_weight" doc:"weight of what a copy pushes out: computing what another replica holds already counts so many times more where the cache is full, less in proportion where it is not; 0 no more"`
