@@ -197,6 +197,28 @@ func TestWeightedSumsScorers(t *testing.T) {
 	}
 }
 
+func TestWeightedScoresRequestsInFlightByTheMost(t *testing.T) {
+	scores := make([]float64, 3)
+	run := func(streams ...int) []float64 {
+		cands := idle(3)
+		for i := range cands {
+			cands[i].Streams = streams[i]
+		}
+		mustNew(t, "weighted", func(c *Config) { c.Weighted = WeightedConfig{Active: 2} }).Decide(&Request{Tokens: 1000}, quiet(1), cands, scores)
+		return scores
+	}
+	for _, c := range []struct {
+		streams []int
+		want    []float64
+	}{{[]int{4, 3, 2}, []float64{0, -.5, -1}}, {[]int{0, 0, 0}, []float64{-2, -2, -2}}} {
+		for i, got := range run(c.streams...) {
+			if math.Abs(got-c.want[i]) > 1e-9 {
+				t.Errorf("%v in flight: score %d is %v, want %v", c.streams, i, got, c.want[i])
+			}
+		}
+	}
+}
+
 func TestStickyReleasesAtTau(t *testing.T) {
 	p := mustNew(t, "sticky", func(c *Config) { c.Sticky.PeakRate = 20_000 })
 	req := &Request{Tokens: 1000}

@@ -6,7 +6,7 @@ package policy
 //	prefix-cache-scorer          matched share of the prompt
 //	queue-scorer                 (max-queue)/(max-min), 1 if all are equal
 //	kv-cache-utilization-scorer  1 - KV use
-//	active-request-scorer        as queue-scorer over requests in flight
+//	active-request-scorer        (max-n)/max over requests in flight, 1 if there are none
 func pickWeighted(q *query) (int, Reason) {
 	cfg := &q.cfg.Weighted
 	queue := q.span(queued)
@@ -16,7 +16,7 @@ func pickWeighted(q *query) (int, Reason) {
 		score := cfg.Prefix*min(q.credit(c, cfg.Host, 0)/float64(max(q.req.Tokens, 1)), 1) +
 			cfg.Queue*queue.score(queued(c)) +
 			cfg.KV*(1-kvUse(c)) +
-			cfg.Active*active.score(c.requests())
+			cfg.Active*active.share(c.requests())
 		return -score * q.weight(i)
 	})
 	return pos, q.prefixReason(pos)
@@ -56,4 +56,12 @@ func (s span) score(n int) float64 {
 		return 1
 	}
 	return float64(s.high-n) / float64(s.high-s.low)
+}
+
+// share is 1 at nothing and 0 at the high end.
+func (s span) share(n int) float64 {
+	if s.high == 0 {
+		return 1
+	}
+	return float64(s.high-n) / float64(s.high)
 }

@@ -14,8 +14,18 @@ const (
 	lineApproximate = "llm-d approximate"
 	linePrecise     = "llm-d precise"
 
-	// An earlier run of b2b37, whose report limits the approximate index.
-	lineLimited = "llm-d approximate, 2,200 blocks"
+	// An earlier run of b2b37, which scored requests in flight instead of queues
+	// and limited the approximate index.
+	lineBusyScored  = "llm-d load, in flight"
+	lineLimited     = "llm-d approximate, 2,200 blocks"
+	lineBusyPrecise = "llm-d precise, in flight"
+)
+
+// Bytes a token of the published prompts. Those are random tokens as text:
+// 6,000 and 8,000 of them, tokenized again by the engine, are 5 % more.
+const (
+	bytesQwen3  = 6.15
+	bytesLlama3 = 6.28
 )
 
 // tabled are the policies of the table by workload.
@@ -23,9 +33,9 @@ var tabled = []string{"random", "least_loaded", "consistent_hash", "cache_aware"
 
 // named runs the published workloads on the fleets they were published for.
 func (p *planner) named() {
-	p.published("b2b", 20000, 80, 1, weights(3, 2, 2))
-	p.published("b2b37", 8000, 200, 2, weights(2, 1, 1))
-	p.limited()
+	p.published("b2b", 20000, 80, bytesQwen3, 1, weights(3, 2, 2))
+	p.published("b2b37", 8000, 200, bytesLlama3, 2, weights(2, 1, 1))
+	p.earlier()
 	for _, n := range []struct {
 		name     string
 		requests int
@@ -49,17 +59,14 @@ func (p *planner) named() {
 
 // published runs a ladder under the four schedulers it was published for, one
 // router each, and under a mesh of sixteen. llm-d's know load only from the
-// engines' metrics, read every 50 ms. The approximate one never hears of a
-// cache: it remembers 31,250 blocks of 64 characters (its guess of 16 tokens) a
-// replica and looks at the first 256 of a prompt, whose share it scores. The
-// precise one hears events and expects nothing of what it sent.
-func (p *planner) published(name string, requests, page int, prefix float64, precise *policy.Config) {
+// engines' metrics, read every 50 ms. The approximate one remembers 31,250
+// blocks of 64 bytes a replica. The precise one hears events and expects
+// nothing of what it sent.
+func (p *planner) published(name string, requests, page int, bytes, prefix float64, precise *policy.Config) {
 	w := p.workload(name, requests)
 	if p.err != nil {
 		return
 	}
-	const looked = 256 * 16 // tokens
-	approximate := weights(prefix*float64(w.Requests[0].Tokens)/looked, 1, 1)
 	run := func(line, name string, change func(*simulation.Config)) {
 		cfg := p.config(w, name)
 		cfg.Page = page
@@ -72,29 +79,44 @@ func (p *planner) published(name string, requests, page int, prefix float64, pre
 	run(lineRandom, "random", func(*simulation.Config) {})
 	run(lineScored, "weighted", func(c *simulation.Config) { c.Routing = weights(0, 1, 1) })
 	run(lineApproximate, "weighted", func(c *simulation.Config) {
-		c.Routing, c.IndexDelay, c.PredictFor = approximate, never, -1
-		c.Remember, c.MatchPages = 31250*16/page, looked/page
+		c.Routing = weights(prefix, 1, 1)
+		approximate(c, 31250, 64/bytes)
 	})
 	run(linePrecise, "weighted", func(c *simulation.Config) { c.Routing, c.PredictFor = precise, -1 })
 	run(policy.Default, policy.Default, nil)
 	run(simulation.Pooled, simulation.Pooled, nil)
 }
 
-// limited runs b2b37 under the approximate scorer of an earlier report: 2,200
-// blocks of 64 tokens a replica, whole prompts looked at, requests in flight
-// scored instead of queues.
-func (p *planner) limited() {
-	const page = 200
+// approximate makes a run one of llm-d's approximate scorer, which never hears
+// of a cache: it remembers the given blocks of text, each of so many tokens, a
+// replica and looks at the first 256 of a prompt, whose share it scores.
+func approximate(c *simulation.Config, blocks int, tokens float64) {
+	c.IndexDelay, c.PredictFor = never, -1
+	c.Remember = int(float64(blocks)*tokens) / c.Page
+	c.MatchPages = int(256*tokens) / c.Page
+	whole := c.Workload.Requests[0].Tokens
+	c.Routing.Weighted.Prefix *= float64(whole) / float64(min(whole, c.MatchPages*c.Page))
+}
+
+// earlier runs b2b37 as an earlier report has it: requests in flight, which
+// the router counts itself, are scored instead of queues, and the approximate
+// index holds 2,200 blocks of 256 bytes a replica.
+func (p *planner) earlier() {
 	w := p.workload("b2b37", 8000)
 	if p.err != nil {
 		return
 	}
-	cfg := p.config(w, "weighted")
-	cfg.Page, cfg.Peers, cfg.ScrapedOnly, cfg.Scrape = page, 1, true, 0.05
-	cfg.Routing = weights(2, 0, 1)
-	cfg.Routing.Weighted.Active = 1
-	cfg.IndexDelay, cfg.PredictFor, cfg.Remember = never, -1, 2200*64/page
-	p.add(byName, lineLimited, 0, cfg)
+	run := func(line string, prefix float64, change func(*simulation.Config)) {
+		cfg := p.config(w, "weighted")
+		cfg.Page, cfg.Peers, cfg.Scrape, cfg.PredictFor = 200, 1, 0.05, -1
+		cfg.Routing = weights(prefix, 0, 1)
+		cfg.Routing.Weighted.Active = 1
+		change(&cfg)
+		p.add(byName, line, 0, cfg)
+	}
+	run(lineBusyScored, 0, func(*simulation.Config) {})
+	run(lineLimited, 2, func(c *simulation.Config) { approximate(c, 2200, 256/bytesLlama3) })
+	run(lineBusyPrecise, 2, func(*simulation.Config) {})
 }
 
 // weights are llm-d's of its prefix, queue and KV scorers.

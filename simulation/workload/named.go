@@ -29,7 +29,7 @@ type step struct{ rate, seconds float64 }
 type ladder struct {
 	groups, prompts int
 	head, tail, out int
-	even            bool   // equal gaps instead of Poisson's
+	filled          bool   // gaps are scaled so that they fill the step
 	most            int    // requests a step; 0: no bound
 	steps           []step // the first one warms the caches
 }
@@ -65,9 +65,10 @@ func b2b(g *generator, sized bool) {
 	}}, sized)
 }
 
-// b2b37 is llm-d's "37 %" run.
+// b2b37 is llm-d's "37 %" run, driven by inference-perf's constant load: that
+// too draws its gaps from an exponential distribution, and scales them.
 func b2b37(g *generator, sized bool) {
-	g.ladder(ladder{groups: 83, prompts: 3, head: 8000, tail: 1000, out: 1000, even: true, steps: []step{
+	g.ladder(ladder{groups: 83, prompts: 3, head: 8000, tail: 1000, out: 1000, filled: true, steps: []step{
 		{9, 30}, {3, 210}, {4, 180}, {5, 120}, {6, 120}, {8, 90}, {10, 70}, {12, 60}, {15, 50}, {20, 50},
 	}}, sized)
 }
@@ -89,13 +90,9 @@ func (g *generator) ladder(l ladder, sized bool) {
 		if l.most > 0 {
 			sent = min(sent, l.most)
 		}
-		for n := range sent {
+		for n, at := range g.times(sent, rate, l.filled) {
 			if sized && len(g.w.Requests) >= g.size {
 				return
-			}
-			at := start + float64(n)/rate
-			if !l.even {
-				at = g.arrive(s.rate)
 			}
 			g.single(at, l.out, prompts[n%len(prompts)]...)
 		}
@@ -106,6 +103,23 @@ func (g *generator) ladder(l ladder, sized bool) {
 			g.w.Warm = g.now
 		}
 	}
+}
+
+// times are n Poisson arrivals from now on; filled: the last one comes when n
+// of them are due.
+func (g *generator) times(n int, rate float64, filled bool) []float64 {
+	times, start := make([]float64, n), g.now
+	for i := range times {
+		g.now += g.rnd.ExpFloat64() / rate
+		times[i] = g.now
+	}
+	if filled && n > 0 {
+		scale := float64(n) / rate / (g.now - start)
+		for i, at := range times {
+			times[i] = start + scale*(at-start)
+		}
+	}
+	return times
 }
 
 // sharedPrefix is SGLang's generated-shared-prefix bench: groups of equal
