@@ -47,12 +47,10 @@ func (l *loading) register(fs *flag.FlagSet) {
 	fs.StringVar(&l.cfg.Policy, "policy", "", "ask Banyan for this policy (X-Banyan-Policy)")
 }
 
-// check reports every fault of the command line, and reads the workload.
-func (l *loading) check(fs *flag.FlagSet) error {
-	var faults []error
-	if u, err := url.Parse(l.url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		faults = append(faults, fmt.Errorf("url: %q is no http or https address", l.url))
-	}
+// check reports every fault of the command line, given those of its form, and
+// reads the workload.
+func (l *loading) check(fs *flag.FlagSet, given error) error {
+	faults := []error{given, l.checkURL()}
 	if l.timeout <= 0 {
 		faults = append(faults, fmt.Errorf("timeout: %v is out of range", l.timeout))
 	}
@@ -60,7 +58,10 @@ func (l *loading) check(fs *flag.FlagSet) error {
 		l.source.requests = l.enough()
 	}
 	w, err := l.source.read()
-	faults = append(faults, err, noArguments(fs))
+	faults = append(faults, err)
+	if given == nil {
+		faults = append(faults, noArguments(fs))
+	}
 	l.cfg.Workload, l.cfg.Seed = w, l.source.seed
 	l.cfg.Steady = l.cfg.Steady && l.source.trace == ""
 	key := ""
@@ -69,14 +70,28 @@ func (l *loading) check(fs *flag.FlagSet) error {
 		faults = append(faults, err)
 		key = strings.TrimSpace(string(text))
 	}
-	if w != nil {
-		faults = append(faults, l.cfg.Validate())
+	faults = append(faults, l.cfg.CheckFigures())
+	if w != nil && len(w.Requests) == 0 {
+		faults = append(faults, errors.New("workload: no requests"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return usageError{err}
 	}
 	l.cfg.Client = client.New(l.url, l.fresh)
 	l.cfg.Client.Key, l.cfg.Client.Timeout = key, l.timeout
+	return nil
+}
+
+// checkURL says what --url is to name.
+func (l *loading) checkURL() error {
+	const want = "--url names the base of any OpenAI endpoint, as http://127.0.0.1:8080 (a Banyan peer's http.listen)"
+	u, err := url.Parse(l.url)
+	switch {
+	case l.url == "":
+		return errors.New("url: required: " + want)
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("url: %q is no http or https address: %s", l.url, want)
+	}
 	return nil
 }
 
@@ -98,17 +113,18 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	fs := flagSet("load", stderr)
 	var l loading
 	l.register(fs)
-	if err := parse(fs, args); err != nil {
-		return err
+	given := parse(fs, args)
+	if errors.Is(given, flag.ErrHelp) {
+		return given
 	}
-	if err := l.check(fs); err != nil {
+	if err := l.check(fs, given); err != nil {
 		return err
 	}
 	defer l.cfg.Client.Close()
 	if l.model == "" {
 		model, err := l.cfg.Client.Model(ctx)
 		if err != nil {
-			return fmt.Errorf("%w (does a server run there? --url names its base, --model skips this question)", err)
+			return fmt.Errorf("%w (%s --model skips this question)", err, l.hint(err))
 		}
 		l.model = model
 	}
@@ -126,6 +142,15 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	return l.tell(&report, stdout)
+}
+
+// hint says what to look at when the endpoint lists no models.
+func (l *loading) hint(err error) string {
+	var refused *url.Error
+	if errors.As(err, &refused) {
+		return "does a server run there? --url names its base,"
+	}
+	return "is " + l.url + " the base of an OpenAI endpoint, as http.listen of a peer?"
 }
 
 // tell prints the report. A run without a single answer has failed.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,7 +52,11 @@ func TestLoadNamesEveryFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	tellsFaults(t, "load", []misuse{
-		{nil, []string{"url"}},
+		{nil, []string{"url: required", "http.listen"}},
+		{
+			[]string{"--url", "localhost:8080", "--workload", "nothing", "--requests", "-1", "--rate", "-1", "--concurrency", "-2", "--duration", "-3s", "--max-in-flight", "-4", "--bogus"},
+			[]string{"url: ", "http.listen", "nothing", "requests: -1", "rate: -1", "concurrency: -2", "duration: -3s", "max-in-flight: -4", "--bogus"},
+		},
 		{[]string{"--url", "ftp://x", "--workload", "nothing"}, []string{"url", "nothing"}},
 		{[]string{"--url", "http://127.0.0.1:1", "--trace", trace}, []string{"line 2"}},
 		{[]string{"--url", "http://127.0.0.1:1", "--rate", "1", "--concurrency", "2"}, []string{"exclude"}},
@@ -59,5 +65,10 @@ func TestLoadNamesEveryFault(t *testing.T) {
 	})
 	if code, _, errs := played("load", "--url", "http://127.0.0.1:1"); code != exitFailed || !strings.Contains(errs, "list models") {
 		t.Errorf("nobody there: exit %d, %s", code, errs)
+	}
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	if code, _, errs := played("load", "--url", other.URL); code != exitFailed || !strings.Contains(errs, "the base of an OpenAI endpoint") {
+		t.Errorf("another server: exit %d, %s", code, errs)
 	}
 }

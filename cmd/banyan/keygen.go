@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -26,7 +27,12 @@ func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := noArguments(fs); err != nil {
 		return err
 	}
+	if what := strings.Join(given(fs, "mesh-certs", "client", "admin"), ", "); strings.Contains(what, ",") {
+		return usageError{fmt.Errorf("%s: one key or folder at a time", what)}
+	}
 	switch {
+	case *tenant != "" && *client == "" || *readOnly && *admin == "":
+		return usageError{errors.New("--tenant goes with --client, --read-only with --admin")}
 	case strings.ContainsAny(*client+*admin, ":\n") || strings.ContainsAny(*tenant, " \t\n"):
 		return usageError{errors.New("a name has no colon, a tenant no space")}
 	case *client != "" && *tenant != "":
@@ -37,8 +43,6 @@ func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		return newKey(stdout, "admin.keys_file", *admin, "role=read")
 	case *admin != "":
 		return newKey(stdout, "admin.keys_file", *admin)
-	case *tenant != "" || *readOnly:
-		return usageError{errors.New("--tenant goes with --client, --read-only with --admin")}
 	}
 	if *dir == "" {
 		key, err := mesh.GenerateKey()
@@ -56,6 +60,17 @@ func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, f)
 	}
 	return nil
+}
+
+// given lists which of the named flags a command line has set to something.
+func given(fs *flag.FlagSet, names ...string) []string {
+	var out []string
+	for _, name := range names {
+		if fs.Lookup(name).Value.String() != "" {
+			out = append(out, "--"+name)
+		}
+	}
+	return out
 }
 
 // newKey prints a key and the line of a file that admits it.

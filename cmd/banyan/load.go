@@ -126,13 +126,14 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	fs.StringVar(&l.path, "config", "", "YAML file")
 	fs.BoolVar(&l.print, "print-config", false, "print the effective configuration and exit")
 	fs.Usage = func() { serveUsage(stderr, opts) }
-	if err := parse(fs, args); err != nil {
-		return l, err
+	given := parse(fs, args)
+	if errors.Is(given, flag.ErrHelp) {
+		return l, given
 	}
-	if err := noArguments(fs); err != nil {
-		return l, err
+	errs := []error{given}
+	if given == nil { // behind a flag that is not known, a word may be its value
+		errs = append(errs, noArguments(fs))
 	}
-	var errs []error
 	if l.path != "" {
 		errs = append(errs, readFile(l.path, &l.cfg))
 	}

@@ -105,6 +105,13 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"replica", "--layout", "xml"}, exitUsage, "", "layout"},
 		{[]string{"status", "--peer", "127.0.0.1:1"}, exitFailed, "", "is a peer running there"},
 		{[]string{"drain"}, exitUsage, "", "name one replica"},
+		{[]string{"help", "load"}, exitOK, "", "usage: banyan load --url URL"},
+		{[]string{"version", "--json"}, exitUsage, "", "not defined: --json"},
+		{[]string{"version", "x"}, exitUsage, "", "unexpected argument"},
+		{[]string{"keygen", "--client", "a", "--admin", "b"}, exitUsage, "", "--client, --admin: one key"},
+		{[]string{"keygen", "--client", "a", "--read-only"}, exitUsage, "", "--read-only with --admin"},
+		{[]string{"status", "--wait", "1s"}, exitUsage, "", "--wait goes with --check"},
+		{[]string{"sim", "--cells", "--seeds", "0"}, exitUsage, "", "seeds: 0"},
 	} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), tc.args, &out, &errs); code != tc.code {
@@ -112,6 +119,35 @@ func TestExitCodes(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), tc.out) || !strings.Contains(errs.String(), tc.err) {
 			t.Errorf("%q: stdout %q, stderr %q", tc.args, out.String(), errs.String())
+		}
+	}
+}
+
+// All faults of a command line are told at once, as flags are written.
+func TestEveryFaultOfACommandLineIsTold(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want []string
+	}{
+		{
+			[]string{"serve", "--nope", "3", "--grid", "x", "--polcy=ttft", "---y", "--policy", "foo", "--drain.delay"},
+			[]string{"not defined: --nope", "not defined: --polcy", "bad flag syntax: ---y", "needs an argument: --drain.delay", "grid: ", `"foo"`, "mesh.key", "see banyan serve --help"},
+		},
+		{[]string{"demo", "--peers", "x", "--seed", "y"}, []string{"for flag --peers", "for flag --seed"}},
+		{
+			[]string{"replica", "--engine", "foo", "--profile", "nope", "--blocks", "-1", "--block-size", "-1", "--max-num-seqs", "-1", "--rank", "-1", "--listen", "x"},
+			[]string{"\n  engine: ", "profile: ", "\n  blocks: ", "block-size: ", "max-num-seqs: ", "\n  rank: ", "listen: "},
+		},
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), tc.args, &out, &errs)
+		if code != exitUsage || out.Len() > 0 {
+			t.Errorf("%q: exit code %d, stdout %q", tc.args, code, out.String())
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(errs.String(), want) {
+				t.Errorf("%q: no %q in\n%s", tc.args, want, errs.String())
+			}
 		}
 	}
 }

@@ -50,8 +50,12 @@ func commands() []command {
 			return setIntent(ctx, "undrain", args, stdout, stderr)
 		}},
 		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "a gossip key; mesh certificates; a client's or operator's key", keygen},
-		{"version", "", "the version", func(_ context.Context, _ []string, out, _ io.Writer) error {
-			fmt.Fprintln(out, "banyan", version)
+		{"version", "", "the version", func(_ context.Context, args []string, stdout, stderr io.Writer) error {
+			fs := flagSet("version", stderr)
+			if err := errors.Join(parse(fs, args), noArguments(fs)); err != nil {
+				return err
+			}
+			fmt.Fprintln(stdout, "banyan", version)
 			return nil
 		}},
 	}
@@ -65,6 +69,9 @@ func main() {
 
 // run dispatches to a subcommand and turns its error into an exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[0] == "help" {
+		args = []string{args[1], "--help"}
+	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		usage(stdout)
 		if len(args) == 0 {
@@ -113,7 +120,7 @@ func flagSet(name string, stderr io.Writer) *flag.FlagSet {
 	fs.Usage = func() {
 		for _, c := range commands() {
 			if c.name == name {
-				fmt.Fprintf(stderr, "usage: banyan %s %s\n\n%s\n\n", c.name, c.args, c.help)
+				fmt.Fprintf(stderr, "usage: banyan %s\n\n%s\n\n", strings.TrimSpace(c.name+" "+c.args), c.help)
 			}
 		}
 		var flags strings.Builder
@@ -124,22 +131,45 @@ func flagSet(name string, stderr io.Writer) *flag.FlagSet {
 	return fs
 }
 
-// parse reads a command line. A fault is a usage error, told once by run; the
-// whole help is for those who ask.
+// parse reads a command line. Its faults are one usage error, told once by run;
+// the whole help is for those who ask.
 func parse(fs *flag.FlagSet, args []string) error {
 	help := fs.Usage
 	fs.Usage = func() {}
 	fs.SetOutput(io.Discard)
-	err := fs.Parse(args)
-	fs.Usage = help
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		help()
-		return err
-	case err != nil:
-		return usageError{fmt.Errorf("%w: see %s --help", err, fs.Name())}
+	defer func() { fs.Usage = help }()
+	var faults []error
+	for {
+		err := fs.Parse(args)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			help()
+			return err
+		case err == nil && faults == nil:
+			return nil
+		case err == nil:
+			return usageError{errors.Join(append(faults, fmt.Errorf("see %s --help", fs.Name()))...)}
+		}
+		faults = append(faults, errors.New(twoDashes.Replace(err.Error())))
+		args = behindFault(fs, args)
 	}
-	return nil
+}
+
+// twoDashes makes the flag package write flags as people are told to.
+var twoDashes = strings.NewReplacer("defined: -", "defined: --", "flag -", "flag --", "argument: -", "argument: --")
+
+// behindFault is what of args is left to read after a fault, so that all are
+// told at once: behind the flag, and the value of one that does not exist.
+func behindFault(fs *flag.FlagSet, args []string) []string {
+	rest := fs.Args()
+	if len(rest) == len(args) { // no flag at all, as ---x
+		return rest[1:]
+	}
+	name, _, valued := strings.Cut(strings.TrimLeft(args[len(args)-len(rest)-1], "-"), "=")
+	if fs.Lookup(name) == nil && !valued && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return rest[1:]
+	}
+	return rest
 }
 
 // noArguments refuses words that are no flag.

@@ -17,6 +17,7 @@ import (
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation"
 	"github.com/banyan-llm/banyan/simulation/replica"
+	"github.com/banyan-llm/banyan/simulation/workload"
 )
 
 // evaluation is `banyan sim` without faults: a workload under some policies.
@@ -66,37 +67,76 @@ func (e *evaluation) register(fs *flag.FlagSet) {
 // config turns flags into a configuration without a policy.
 func (e *evaluation) config() error {
 	w, err := e.source.read()
-	if err != nil {
-		return err
+	faults := []error{err}
+	if w == nil { // what is wrong beside it is told as well
+		w = &workload.Workload{Requests: make([]workload.Request, 1)}
 	}
 	e.cfg.Workload, e.cfg.From, e.cfg.Seed = w, w.Warm, e.source.seed
 	e.cfg.LoadDelay = e.delays.load.Seconds()
 	e.cfg.DispatchDelay = min(e.delays.dispatch, e.delays.load).Seconds()
 	e.cfg.IndexDelay = e.delays.index.Seconds()
-	var faults []error
 	if e.profile != "" {
 		p, err := replica.ProfileByName(e.profile)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("profile: %w", err))
+		} else {
+			e.cfg.Profile = &p
 		}
-		e.cfg.Profile = &p
 	}
 	if e.rate != 0 {
 		own := w.Rate()
 		switch {
 		case !(e.rate > 0) || math.IsInf(e.rate, 0):
 			faults = append(faults, fmt.Errorf("rate: %v is out of range", e.rate))
-		case math.IsInf(own, 0) || math.IsNaN(own):
+		case err == nil && (math.IsInf(own, 0) || math.IsNaN(own)):
 			faults = append(faults, fmt.Errorf("rate: all requests of %s arrive at once", w.Name))
 		case e.cfg.Load != 0:
 			faults = append(faults, errors.New("rate: give either --rate or --load"))
 		}
-		e.cfg.Speedup = e.rate / own
+		if e.cfg.Speedup = e.rate / own; err != nil {
+			e.cfg.Speedup = 1
+		}
 	}
-	if len(faults) > 0 {
-		return usageError{errors.Join(faults...)}
+	if err := errors.Join(faults...); err != nil {
+		return usageError{err}
 	}
 	return nil
+}
+
+// check reports every fault of the configuration and of each policy, once.
+func (e *evaluation) check() error {
+	var faults []error
+	told := map[string]bool{}
+	note := func(err error) {
+		if err == nil {
+			return
+		}
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			if !told[line] {
+				told[line] = true
+				faults = append(faults, errors.New(line))
+			}
+		}
+	}
+	note(e.config())
+	for _, name := range e.names() {
+		cfg := e.cfg
+		cfg.Policy = name
+		note(cfg.Validate())
+	}
+	return errors.Join(faults...)
+}
+
+// checkMany reports every fault of what runs of many workloads heed.
+func (e *evaluation) checkMany() error {
+	var faults []error
+	if !(e.share > 0 && e.share <= 1) {
+		faults = append(faults, fmt.Errorf("share: %v is not above 0 and at most 1", e.share))
+	}
+	if e.seeds < 1 {
+		faults = append(faults, fmt.Errorf("seeds: %d is not at least 1", e.seeds))
+	}
+	return errors.Join(faults...)
 }
 
 // names lists the chosen policies.
@@ -117,8 +157,8 @@ func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return err
 	}
 	if e.matrix || e.ablation || e.cells {
-		if err := noArguments(fs); err != nil {
-			return err
+		if err := errors.Join(noArguments(fs), e.checkMany()); err != nil {
+			return usageError{err}
 		}
 		switch {
 		case e.ablation:
@@ -129,14 +169,8 @@ func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return e.runMatrix(ctx, stdout, stderr)
 	}
 	e.source.replicas = e.cfg.Replicas
-	if err := errors.Join(noArguments(fs), e.config()); err != nil {
+	if err := errors.Join(noArguments(fs), e.check()); err != nil {
 		return usageError{err}
-	}
-	for _, name := range e.names() {
-		e.cfg.Policy = name
-		if err := e.cfg.Validate(); err != nil {
-			return usageError{err}
-		}
 	}
 	reports, err := e.run(ctx, stderr)
 	if err != nil {

@@ -98,6 +98,8 @@ func TestSimNamesEveryFault(t *testing.T) {
 		{[]string{"--trace", trace + "x"}, []string{"no such file"}},
 		{[]string{"--workload", "nothing"}, []string{"nothing", "multi_turn"}},
 		{[]string{"--policy", "best", "--peers", "-1"}, []string{"best", "peers"}},
+		{[]string{"--workload", "nothing", "--policy", "best,worst", "--peers", "-1", "--requests", "-2"}, []string{"nothing", "best", "worst", "peers", "requests"}},
+		{[]string{"--mesh", "--workload", "nothing", "--policy", "best", "--peers", "-1"}, []string{"nothing", "best", "peers"}},
 		{[]string{"--rate", "-3"}, []string{"rate"}},
 		{[]string{"--rate", "3", "--load", "0.5"}, []string{"either"}},
 		{[]string{"--workload", "burst", "--rate", "3"}, []string{"at once"}},

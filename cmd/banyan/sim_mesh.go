@@ -66,8 +66,8 @@ func (m *meshPlay) prepare(fs *flag.FlagSet) error {
 	if m.matrix {
 		return usageError{fmt.Errorf("--matrix and --mesh or --faults are two things: give one")}
 	}
-	if err := m.config(); err != nil {
-		return err
+	if err := m.check(); err != nil {
+		return usageError{err}
 	}
 	m.faults.cfg.Faults = []simulation.Fault{}
 	if m.faults.file != "" {

@@ -32,9 +32,15 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err := noArguments(fs); err != nil {
 		return err
 	}
+	if *wait != 0 && !show.check {
+		return usageError{errors.New("--wait goes with --check: it waits until all is well")}
+	}
 	deadline := time.Now().Add(*wait)
 	for {
 		st, raw, err := fetchStatus(ctx, &admin)
+		if *watch && ctx.Err() != nil { // ended by who watched
+			return nil
+		}
 		troubled := err != nil || !st.OK
 		if show.check && troubled && time.Now().Before(deadline) && ctx.Err() == nil {
 			sleepCtx(ctx, 500*time.Millisecond)

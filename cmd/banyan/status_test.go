@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,20 @@ func TestStatusSaysWhatToDoNext(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") || out.Len() > 0 {
 			t.Errorf("%s: %v, want %q; printed %q", c.what, err, c.says, out.String())
 		}
+	}
+}
+
+// Whoever ends a watch is told nothing, whatever was asked at that moment.
+func TestAWatchEndsQuietly(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		stop()
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	var out, errs bytes.Buffer
+	if err := runStatus(ctx, []string{"--peer", s.URL, "--watch"}, &out, &errs); err != nil || errs.Len() > 0 || out.Len() > 0 {
+		t.Errorf("%v, stdout %q, stderr %q", err, out.String(), errs.String())
 	}
 }
 

@@ -28,20 +28,21 @@ func (s *source) register(fs *flag.FlagSet, name string) {
 	fs.Uint64Var(&s.seed, "seed", 1, "seed of everything random")
 }
 
-// read makes the workload. Every fault is one of usage.
+// read makes the workload. Every fault is one of usage, and all are told.
 func (s *source) read() (*workload.Workload, error) {
+	var negative error
+	if s.requests < 0 {
+		negative = fmt.Errorf("requests: %d is negative", s.requests)
+	}
 	if s.trace == "" {
-		w, err := workload.Generate(s.name, workload.Options{Seed: s.seed, Requests: s.requests, Replicas: max(s.replicas, 0)})
-		if err != nil {
+		w, err := workload.Generate(s.name, workload.Options{Seed: s.seed, Requests: max(s.requests, 0), Replicas: max(s.replicas, 0)})
+		if err := errors.Join(negative, err); err != nil {
 			return nil, usageError{err}
 		}
 		return w, nil
 	}
-	if s.requests < 0 {
-		return nil, usageError{errors.New("requests must not be negative")}
-	}
 	w, err := workload.ReadFile(s.trace, s.seed)
-	if err != nil {
+	if err := errors.Join(negative, err); err != nil {
 		return nil, usageError{err}
 	}
 	if s.requests > 0 && s.requests < len(w.Requests) {

@@ -50,11 +50,17 @@ const (
 
 // Validate reports every fault of the figures and the workload.
 func (c *Config) Validate() error {
+	err := c.CheckFigures()
+	if c.Workload == nil || len(c.Workload.Requests) == 0 {
+		err = errors.Join(errors.New("workload: no requests"), err)
+	}
+	return err
+}
+
+// CheckFigures reports every fault of the figures alone.
+func (c *Config) CheckFigures() error {
 	var errs []error
 	bad := func(key string, v any) { errs = append(errs, fmt.Errorf("%s: %v is out of range", key, v)) }
-	if c.Workload == nil || len(c.Workload.Requests) == 0 {
-		errs = append(errs, errors.New("workload: no requests"))
-	}
 	if !(c.Rate >= 0) || math.IsInf(c.Rate, 0) {
 		bad("rate", c.Rate)
 	}
@@ -62,7 +68,7 @@ func (c *Config) Validate() error {
 		bad("concurrency", c.Concurrency)
 	}
 	if c.InFlight < 0 || c.InFlight > maxInFlight {
-		bad("in_flight", c.InFlight)
+		bad("max-in-flight", c.InFlight)
 	}
 	if c.Duration < 0 {
 		bad("duration", c.Duration)

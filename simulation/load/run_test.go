@@ -258,7 +258,7 @@ func TestFaultsOfTheConfigurationAreNamed(t *testing.T) {
 	w := made(t, "burst", 2)
 	for want, cfg := range map[string]Config{
 		"workload": {}, "rate": {Workload: w, Rate: math.NaN()}, "concurrency": {Workload: w, Concurrency: -1},
-		"in_flight": {Workload: w, InFlight: 1 << 20}, "exclude": {Workload: w, Rate: 1, Concurrency: 1}, "duration": {Workload: w, Duration: -1},
+		"max-in-flight": {Workload: w, InFlight: 1 << 20}, "exclude": {Workload: w, Rate: 1, Concurrency: 1}, "duration": {Workload: w, Duration: -1},
 	} {
 		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"slices"
 	"time"
 
@@ -88,10 +89,24 @@ func (c Config) complete() (Config, error) {
 		fault("replay-frames: %d, want 4 or 5", c.ReplayFrames)
 	}
 	if c.BufferSteps < 1 || c.BufferSteps > maxBufferSteps {
-		fault("buffer-steps: %d, want 1 to %d", c.BufferSteps, maxBufferSteps)
+		fault("replay-steps: %d, want 1 to %d", c.BufferSteps, maxBufferSteps)
 	}
-	if c.DefaultOutput < 1 || c.MaxModelLen < 0 || c.Rank < 0 {
-		fault("default output, model length and rank must not be negative")
+	if _, err := replica.ProfileByName(c.Profile); err != nil {
+		fault("profile: %w", err)
+	}
+	for _, figure := range []struct {
+		key   string
+		value int
+	}{{"block-size", c.Page}, {"blocks", c.Blocks}, {"max-num-seqs", c.MaxSeqs}, {"rank", c.Rank}} {
+		if figure.value < 0 {
+			fault("%s: %d is negative", figure.key, figure.value)
+		}
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		fault("listen: %q is not host:port", c.Listen)
+	}
+	if c.DefaultOutput < 1 || c.MaxModelLen < 0 {
+		fault("default output and model length must not be negative")
 	}
 	if c.Ranks < 1 || c.Ranks > maxRanks || c.Ranks > 1 && c.Engine == TRTLLM {
 		fault("ranks: %d, want 1 to %d, and 1 for trtllm", c.Ranks, maxRanks)

@@ -35,7 +35,7 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
-		return nil, fmt.Errorf("stand-in: %w", err)
+		return nil, err
 	}
 	s := &Server{cfg: cfg, faults: newFaults(cfg.Seed), started: time.Now(), events: cfg.Events, replay: cfg.Replay, done: make(chan struct{})}
 	if s.ln, err = net.Listen("tcp", cfg.Listen); err != nil {

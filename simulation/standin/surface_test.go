@@ -120,7 +120,7 @@ func TestConfigReportsEveryFault(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, word := range []string{"engine", "layout", "time-scale", "replay-frames", "buffer-steps", "default output", "events", "replay"} {
+	for _, word := range []string{"engine", "layout", "time-scale", "replay-frames", "replay-steps", "default output", "events", "replay"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%q does not name %s", err, word)
 		}

@@ -70,8 +70,11 @@ func ReadTrace(r io.Reader, seed uint64) (*Workload, error) {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 	}
-	if err := in.Err(); err != nil {
-		return nil, fmt.Errorf("line %d: %w", line+1, err)
+	switch err := in.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, fmt.Errorf("line %d: longer than %d MiB", line+1, maxLineBytes>>20)
+	case err != nil:
+		return nil, err
 	}
 	if len(t.w.Requests) == 0 {
 		return nil, errors.New("no requests")

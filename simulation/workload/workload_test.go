@@ -152,6 +152,10 @@ func TestBadLinesAreNamed(t *testing.T) {
 	if _, err := ReadTrace(strings.NewReader(""), 1); err == nil {
 		t.Error("an empty trace was accepted")
 	}
+	endless := good + strings.Repeat("x", maxLineBytes+1)
+	if _, err := ReadTrace(strings.NewReader(endless), 1); err == nil || err.Error() != "line 2: longer than 16 MiB" {
+		t.Errorf("an endless line: %v", err)
+	}
 	if _, err := ReadFile("testdata/none.jsonl", 1); err == nil {
 		t.Error("a missing file was accepted")
 	}
