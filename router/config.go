@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -207,8 +208,13 @@ func (c *Config) Validate() error {
 	default:
 		bad("tokenizer", "%q is not auto, engine or text", c.Tokenizer)
 	}
-	if _, err := policy.New(c.Policy, c.Routing); err != nil {
-		bad("policy", "%v", err)
+	if names := policy.Names(); !slices.Contains(names, c.Policy) {
+		bad("policy", "%q is not one of %s", c.Policy, strings.Join(names, ", "))
+	}
+	if err := c.Routing.Validate(); err != nil {
+		for fault := range strings.SplitSeq(err.Error(), "\n") {
+			errs = append(errs, errors.New("routing."+fault))
+		}
 	}
 	if _, err := c.Ingest.owners(); err != nil {
 		bad("ingest.owners", "%v", err)
@@ -229,19 +235,23 @@ func (c *Config) Validate() error {
 	positive("limits.tokenize", int64(c.Limits.Tokenize))
 	positive("limits.ring_bytes", c.Limits.RingBytes)
 	positive("limits.predictions", int64(c.Limits.Predictions))
-	if c.Limits.Queue < 0 || c.Limits.Retries < 0 {
-		bad("limits", "queue and retries must not be negative")
+	natural := func(key string, n int64) {
+		if n < 0 {
+			bad(key, "must not be negative")
+		}
 	}
-	if c.Drain.Delay < 0 || c.Drain.Timeout < 0 || c.HTTP.ConnectionAge < 0 {
-		bad("drain", "durations must not be negative")
-	}
+	natural("limits.queue", int64(c.Limits.Queue))
+	natural("limits.retries", int64(c.Limits.Retries))
+	natural("limits.queue_timeout", int64(c.Limits.QueueTimeout))
+	natural("limits.connections", int64(c.Limits.Connections))
+	natural("drain.delay", int64(c.Drain.Delay))
+	natural("drain.timeout", int64(c.Drain.Timeout))
+	natural("http.connection_age", int64(c.HTTP.ConnectionAge))
+	natural("discovery.slow_start", int64(c.Discovery.SlowStart))
 	switch c.Log.Level {
 	case "debug", "info", "warn", "error":
 	default:
 		bad("log.level", "%q is not debug, info, warn or error", c.Log.Level)
-	}
-	if c.Discovery.SlowStart < 0 {
-		bad("discovery.slow_start", "must not be negative")
 	}
 	for i, name := range c.Discovery.DNS {
 		if u, err := url.Parse(name); err != nil || u.Scheme == "" || u.Hostname() == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	crand "crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -173,6 +175,9 @@ func (p *Peer) compose() error {
 		return err
 	}
 	if p.mesh, err = newLink(p); err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("mesh.bind: %w (give another address, or end what has this one)", err)
+		}
 		return err
 	}
 	if p.ingest, err = newIngest(p); err != nil {

@@ -134,10 +134,18 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	if given == nil { // behind a flag that is not known, a word may be its value
 		errs = append(errs, noArguments(fs))
 	}
+	var lines map[string]int // of the keys whose values come from the file
 	if l.path != "" {
-		errs = append(errs, readFile(l.path, &l.cfg))
+		var err error
+		lines, err = readFile(l.path, &l.cfg)
+		errs = append(errs, err)
 	}
 	errs = append(errs, readEnv(environ, opts))
+	for _, o := range opts {
+		if _, ok := flagged[o.key]; ok || slices.ContainsFunc(environ, func(pair string) bool { return strings.HasPrefix(pair, o.env()+"=") }) {
+			delete(lines, o.key)
+		}
+	}
 	for _, o := range opts {
 		if text, ok := flagged[o.key]; ok {
 			errs = append(errs, o.set(text))
@@ -149,7 +157,7 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	if *open {
 		l.cfg.Admin.Insecure = true
 	}
-	errs = append(errs, l.cfg.Validate())
+	errs = append(errs, withLines(l.cfg.Validate(), lines))
 	if err := errors.Join(errs...); err != nil {
 		return l, usageError{err}
 	}
@@ -159,10 +167,11 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 // maxConfigBytes bounds the configuration's file.
 const maxConfigBytes = 4 << 20
 
-func readFile(path string, cfg *router.Config) error {
+// readFile reads the file into cfg and tells the lines of its keys.
+func readFile(path string, cfg *router.Config) (lines map[string]int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return nil, fmt.Errorf("--config: %w", err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
@@ -170,20 +179,20 @@ func readFile(path string, cfg *router.Config) error {
 		err = fmt.Errorf("%s is larger than %d bytes", path, maxConfigBytes)
 	}
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return nil, fmt.Errorf("--config: %w", err)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := keyFaults(&doc, reflect.TypeOf(cfg).Elem()); err != nil {
+	if lines, err = keyFaults(&doc, reflect.TypeOf(cfg).Elem()); err != nil {
 		_ = yaml.Unmarshal(data, cfg) // what is right counts, so that no other fault is made up
-		return fmt.Errorf("%s:\n%w", path, err)
+		return lines, fmt.Errorf("%s:\n%w", path, err)
 	}
 	if err := strictYAML(data, cfg); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return lines, fmt.Errorf("%s: %w", path, err)
 	}
-	return nil
+	return lines, nil
 }
 
 // strictYAML decodes one document; unknown keys are errors.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,44 @@ func TestAllFaultsAreReportedAtOnceByKey(t *testing.T) {
 	for _, want := range []string{"polcy", "joni", "grid", "http.listen", "drain.delay", "BANYAN_POLICI", "did you mean BANYAN_POLICY", "mesh.key", "banyan keygen"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+}
+
+// A value out of range is told by its whole key, with the line it stands in
+// unless something stronger than the file says it.
+func TestValuesOutOfRangeAreToldWithTheirLine(t *testing.T) {
+	path := writeFile(t, `mesh: {insecure: true}
+policy: foo
+grid: 0
+routing:
+  disaggregate: {mode: sometimes, tokens: -3}
+limits: {retries: -1, queue: -2}
+replicas:
+- {name: a, url: "http://h:1/v1"}
+- name: b
+  url: "http://me:secret@h:2"
+  events: "tcp://h"
+- {name: c, url: "http://h:3?x=1", replay: "h:1"}
+`)
+	_, err := loadConfig([]string{"--config", path, "--limits.queue", "-5"}, []string{"BANYAN_GRID=-1"}, &bytes.Buffer{})
+	if err == nil {
+		t.Fatal("no fault found")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for _, want := range []string{
+		`policy: "foo" is not one of`, `routing.disaggregate.mode: "sometimes"`, "routing.disaggregate.tokens: -3", "limits.retries: must not be negative (line 6)",
+		"limits.queue: must not be negative", "grid: -1", `ends in /v1: give what stands before it (line 8)`, "replicas[1].url: holds a user or password",
+		`replicas[1].events: "tcp://h" is not tcp://host:port (line 11)`, "replicas[2].url: ", "replicas[2].replay: ",
+	} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) }) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+	for _, line := range lines {
+		fromFile := !strings.HasPrefix(line, "limits.queue:") && !strings.HasPrefix(line, "grid:")
+		if strings.Contains(line, "(line ") != fromFile || strings.Contains(line, "secret") {
+			t.Errorf("%q", line)
 		}
 	}
 }
@@ -159,6 +198,13 @@ func TestPortInUseIsAClearError(t *testing.T) {
 		"serve", "--insecure-mesh", "--http.listen", l, "--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0", "--log.level", "error",
 	}, first, errs)
 	if code != exitFailed || !strings.Contains(errs.String(), "http.listen") || !strings.Contains(errs.String(), "in use") {
+		t.Errorf("exit code %d, stderr %q", code, errs.String())
+	}
+	errs.Reset()
+	code = run(t.Context(), []string{
+		"serve", "--insecure-mesh", "--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--mesh.bind", l, "--log.level", "error",
+	}, first, errs)
+	if code != exitFailed || !strings.Contains(errs.String(), "mesh.bind") || !strings.Contains(errs.String(), "in use (give another address") {
 		t.Errorf("exit code %d, stderr %q", code, errs.String())
 	}
 }

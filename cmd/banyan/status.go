@@ -38,8 +38,8 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	deadline := time.Now().Add(*wait)
 	for {
 		st, raw, err := fetchStatus(ctx, &admin)
-		if *watch && ctx.Err() != nil { // ended by who watched
-			return nil
+		if *watch && ctx.Err() != nil {
+			return nil //nolint:nilerr // ended by who watched: nothing failed
 		}
 		troubled := err != nil || !st.OK
 		if show.check && troubled && time.Now().Before(deadline) && ctx.Err() == nil {

@@ -13,17 +13,37 @@ import (
 
 // keyFaults finds everything in a YAML document that cannot be read into a
 // value of a type: unknown keys, and values of another kind. Each fault begins
-// with the whole key and tells the line.
-func keyFaults(doc *yaml.Node, t reflect.Type) error {
-	var w keyWalk
+// with the whole key and tells the line. lines are those of all known keys.
+func keyFaults(doc *yaml.Node, t reflect.Type) (lines map[string]int, err error) {
+	w := keyWalk{lines: map[string]int{}}
 	if len(doc.Content) > 0 {
 		w.walk(doc.Content[0], t, "")
 	}
-	return errors.Join(w.faults...)
+	return w.lines, errors.Join(w.faults...)
 }
 
-// keyWalk collects faults.
-type keyWalk struct{ faults []error }
+// withLines adds the line of the file to every fault that begins with a key
+// that stands there.
+func withLines(err error, lines map[string]int) error {
+	if err == nil {
+		return nil
+	}
+	var out []error
+	for fault := range strings.SplitSeq(err.Error(), "\n") {
+		key, _, _ := strings.Cut(fault, ": ")
+		if line := lines[key]; line > 0 {
+			fault = fmt.Sprintf("%s (line %d)", fault, line)
+		}
+		out = append(out, errors.New(fault))
+	}
+	return errors.Join(out...)
+}
+
+// keyWalk collects faults, and where keys stand.
+type keyWalk struct {
+	faults []error
+	lines  map[string]int
+}
 
 func (w *keyWalk) fault(n *yaml.Node, key, format string, args ...any) {
 	if key == "" {
@@ -77,6 +97,7 @@ func (w *keyWalk) section(n *yaml.Node, t reflect.Type, key string) {
 			w.fault(n.Content[i], at, "is there twice")
 		default:
 			seen[name] = true
+			w.lines[at] = n.Content[i].Line
 			w.walk(n.Content[i+1], field, at)
 		}
 	}

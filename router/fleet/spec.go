@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,6 +88,14 @@ func ValidateSpecs(specs []Spec) error {
 			bad("url", "%q is not an http:// or https:// address", s.URL)
 			continue
 		}
+		switch {
+		case u.User != nil:
+			bad("url", "holds a user or password: give a bearer token under credentials, credentials_file or credentials_env")
+		case u.RawQuery != "" || u.Fragment != "":
+			bad("url", "%q has more than a host and a path", s.URL)
+		case path.Base(u.Path) == "v1":
+			bad("url", "%q ends in /v1: give what stands before it", s.URL)
+		}
 		if s.Rank < 0 {
 			bad("rank", "%d is negative", s.Rank)
 		}
@@ -101,8 +111,13 @@ func ValidateSpecs(specs []Spec) error {
 			if endpoint == Poll && field == "events" && s.Engine != vllm && s.Engine != sglang {
 				continue
 			}
-			if endpoint != "" && !strings.HasPrefix(endpoint, "tcp://") {
+			if endpoint == "" {
+				continue
+			}
+			if rest, ok := strings.CutPrefix(endpoint, "tcp://"); !ok {
 				bad(field, "%q does not begin with tcp://", endpoint)
+			} else if host, port, err := net.SplitHostPort(rest); err != nil || host == "" || port == "" {
+				bad(field, "%q is not tcp://host:port", endpoint)
 			}
 		}
 		if err := s.checkRanks(); err != nil {
