@@ -45,15 +45,20 @@ func (p *Peer) publicHandler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", p.serveReady)
-	root := http.NewServeMux()
-	root.Handle("/healthz", proxy.Closing(p.draining.Load, mux))
-	root.Handle("/readyz", proxy.Closing(p.draining.Load, mux))
 	api = p.guardClients(api)
 	if p.config().HTTP.TLS.ClientCA != "" {
 		api = p.needCertificate("http", api)
 	}
-	root.Handle("/", proxy.Closing(p.draining.Load, api))
-	return root
+	// No ServeMux chooses between them: it answers paths like //v1/models with
+	// redirects in HTML.
+	return proxy.Closing(p.draining.Load, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/healthz", "/readyz":
+			mux.ServeHTTP(w, r)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	}))
 }
 
 // serveReady is what an L4 balancer asks.

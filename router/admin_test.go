@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net/http"
@@ -57,6 +58,25 @@ func TestPromisedPathsAnswer(t *testing.T) {
 		status, kind, text := call(t, c.method, c.url, "", "", c.holds)
 		if status != http.StatusOK || !strings.HasPrefix(kind, c.kind) || !strings.Contains(text, c.holds) {
 			t.Errorf("%s %s: %d %s %.300s", c.method, c.url, status, kind, text)
+		}
+	}
+}
+
+// TestPathsThatAreNotClean: an OpenAI client reads errors, not the redirects in
+// HTML of a mux.
+func TestPathsThatAreNotClean(t *testing.T) {
+	p := bounded(t, func(*Config) {})
+	for _, target := range []string{"//v1/models", "/v1/../metrics", "/v1/./models", "/healthz/", "*"} {
+		c := dial(t, p.public.Addr().String())
+		_, _ = io.WriteString(c, "GET "+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", target, err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusNotFound || res.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(string(body), `{"error":{"message":"`) {
+			t.Errorf("%s: %d %s %.200s", target, res.StatusCode, res.Header.Get("Content-Type"), body)
 		}
 	}
 }

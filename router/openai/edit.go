@@ -29,21 +29,22 @@ func (r *Request) Clone() *Request {
 // internalFields are set between routers and engines only: where to fetch KV
 // blocks from, which rank serves, the name a request has inside the engine.
 // From a client they would be requests to connect elsewhere or to collide
-// with others. The names are those of vLLM, SGLang and TensorRT-LLM.
+// with others. The names are those of vLLM, SGLang, TensorRT-LLM and Dynamo.
 var internalFields = []string{
 	"kv_transfer_params", "ec_transfer_params", "disaggregated_params",
-	"data_parallel_rank", "routed_dp_rank", "decode_dp_rank", "prefill_dp_rank", "disagg_prefill_dp_rank",
 	"rid", "request_id",
+	"backend_instance_id", "prefill_worker_id", "decode_worker_id",
 }
 
 func isInternal(name string) bool {
 	return slices.Contains(internalFields, name) ||
-		strings.HasPrefix(name, "bootstrap_") || strings.HasPrefix(name, "disagg_")
+		strings.HasPrefix(name, "bootstrap_") || strings.HasPrefix(name, "disagg_") ||
+		strings.HasPrefix(name, "data_parallel_rank") || strings.HasSuffix(name, "dp_rank")
 }
 
 // carriers are objects that engines copy into the same place as top-level
 // fields.
-var carriers = []string{"vllm_xargs", "extra_args", "extra_body"}
+var carriers = []string{"vllm_xargs", "extra_args", "extra_body", "nvext"}
 
 // StripInternal deletes the fields that only routers may set, and reports how
 // many there were.

@@ -166,11 +166,12 @@ func TestI2EditsLeaveOtherBytesAlone(t *testing.T) {
 func TestStripInternal(t *testing.T) {
 	r := mustParse(t, Chat, `{"messages":[],"kv_transfer_params":{"remote_host":"10.0.0.1"},"bootstrap_host":"evil",
 		"bootstrap_roo\u006d":1,"disaggregated_params":{},"rid":"x","keep":1,
+		"data_parallel_rank_decode":1,"routed_dp_rank":2,"nvext":{"backend_instance_id":1,"ok":3},
 		"vllm_xargs":{"kv_transfer_params":{"a":1},"ok":2}}`)
-	if n := r.StripInternal(); n != 6 {
+	if n := r.StripInternal(); n != 9 {
 		t.Fatalf("stripped %d", n)
 	}
-	if got := string(r.Bytes()); got != `{"messages":[],"keep":1,"vllm_xargs":{"ok":2}}` {
+	if got := string(r.Bytes()); got != `{"messages":[],"keep":1,"nvext":{"ok":3},"vllm_xargs":{"ok":2}}` {
 		t.Fatal(got)
 	}
 	if n := r.StripInternal(); n != 0 {

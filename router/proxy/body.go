@@ -140,6 +140,9 @@ func (x *exchange) parse(raw []byte) *openai.Error {
 	if !isJSON && x.r.Header.Get("Content-Type") != "" {
 		return refusal(http.StatusUnsupportedMediaType, "unsupported_media_type", "the content type must be application/json")
 	}
+	if how := x.r.Header.Get("Content-Encoding"); how != "" && how != "identity" {
+		return refusal(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must not be compressed: send it without content-encoding")
+	}
 	body, err := openai.Parse(call.Endpoint, raw)
 	if err != nil {
 		var fail *openai.Error

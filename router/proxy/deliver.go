@@ -27,6 +27,12 @@ func (x *exchange) deliver(t *try) {
 		x.refuseStatus(t)
 		return
 	}
+	if redirects(t.res.StatusCode) { // clients are sent nowhere, and it is no answer
+		x.finish(t)
+		x.w.Header().Set("X-Banyan-Replica", t.target.Replica)
+		x.refuse(refusal(http.StatusBadGateway, "replica_failed", "the replica answered with a redirect ("+strconv.Itoa(t.res.StatusCode)+")"))
+		return
+	}
 	t.result.Answered = true
 	cut := x.relay(t)
 	if t.result.ClientGone {
@@ -37,6 +43,15 @@ func (x *exchange) deliver(t *try) {
 		// The client must see that the answer is not whole.
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// redirects reports whether a status asks the client to go elsewhere.
+func redirects(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
 }
 
 // passable reports whether the answer of a failed try is a whole one of the

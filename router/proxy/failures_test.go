@@ -54,7 +54,7 @@ func TestReplicasThatFail(t *testing.T) {
 		{"500 in its own words", status(500, "application/json", `{"e":1}`), "r0", 500, false, `{"e":1}`, CauseNone},
 		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusTemporaryRedirect)
-		}, "r0", 307, false, "", CauseNone},
+		}, "r0", 502, false, "replica_failed", CauseNone},
 		{"dies inside a stream", func(w http.ResponseWriter, r *http.Request) { readAll(r); writeChunks(w, oneEvent); die(w, r) }, "r0", 200, true, "replica_failed", CauseReset},
 		{"dies inside an event", func(w http.ResponseWriter, r *http.Request) {
 			readAll(r)
@@ -116,6 +116,42 @@ func TestReplicasThatFail(t *testing.T) {
 				t.Errorf("believed: %+v", u)
 			}
 		})
+	}
+}
+
+// TestWholeAnswersThatBreak: an answer that is not streamed is no use in part,
+// so while it fits a buffer another replica takes over even inside it.
+func TestWholeAnswersThatBreak(t *testing.T) {
+	head := func(n int) string {
+		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", n)
+	}
+	for name, bad := range map[string]http.HandlerFunc{
+		"right after its begin": raw(head(500) + `{"evil":`),
+		"a byte from its end":   raw(head(bufferBytes) + strings.Repeat("e", bufferBytes-1)),
+	} {
+		g := newRig(t, nil, bad, ok)
+		if a := g.chat(plainChat); a.status != 200 || a.err != nil || a.header.Get("X-Banyan-Replica") != "r1" || !strings.Contains(a.body, "ok") {
+			t.Errorf("%s: %d %v %.100s", name, a.status, a.err, a.body)
+		}
+		if r := g.last(); r.Cause != CauseReset || !r.Retried || r.Answered {
+			t.Errorf("%s: %+v", name, r)
+		}
+		g = newRig(t, nil, bad)
+		if a := g.chat(plainChat); a.status != 502 || a.err != nil || !strings.Contains(a.body, "replica_failed") {
+			t.Errorf("%s, nobody else: %d %v %.100s", name, a.status, a.err, a.body)
+		}
+	}
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		readAll(r)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", "4")
+		for _, part := range []string{"{", "  ", "}"} {
+			_, _ = io.WriteString(w, part)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+	if a := newRig(t, nil, slow).chat(plainChat); a.status != 200 || a.body != "{  }" || a.header.Get("Content-Length") != "4" {
+		t.Errorf("in parts: %+v", a)
 	}
 }
 

@@ -203,8 +203,8 @@ func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 	return req, nil
 }
 
-// await reads the first bytes of the answer's body, or all of a body that is
-// worth another try.
+// await reads the first bytes of the answer's body, or all of one that is
+// short and not streamed, or worth another try.
 func (x *exchange) await(t *try) error {
 	if t.res.StatusCode < http.StatusOK { // 101: nobody asked for it, and it is no answer
 		return errProtocol
@@ -219,6 +219,14 @@ func (x *exchange) await(t *try) error {
 	n := 0
 	for n == 0 && t.firstErr == nil {
 		n, t.firstErr = t.res.Body.Read(t.buffer[:])
+	}
+	if whole := t.res.ContentLength; n > 0 && t.firstErr == nil && whole > int64(n) && whole <= bufferBytes && !x.call.Body.Stream {
+		// Half of an answer is of no use: nothing goes out before all of it is
+		// here, and if it breaks, another replica can still give one.
+		m, err := io.ReadFull(t.res.Body, t.buffer[n:whole])
+		if n += m; err != nil {
+			return err
+		}
 	}
 	t.first = t.buffer[:n]
 	if n == 0 && !errors.Is(t.firstErr, io.EOF) {

@@ -175,6 +175,7 @@ var denied = map[string]bool{"/v1/load_lora_adapter": true, "/v1/unload_lora_ada
 // route refuses paths and methods that this listener does not serve.
 func (x *exchange) route() *openai.Error {
 	p := x.r.URL.Path
+	bare := strings.TrimRight(p, "/")
 	switch {
 	case x.call.Endpoint != openai.Other:
 		if x.r.Method != http.MethodPost {
@@ -186,7 +187,9 @@ func (x *exchange) route() *openai.Error {
 			x.w.Header().Set("Allow", "GET, HEAD")
 			return refusal(http.StatusMethodNotAllowed, "method_not_allowed", "only GET is allowed here")
 		}
-	case !strings.HasPrefix(p, "/v1/") || denied[p] || strings.TrimSuffix(p, "/") != path.Clean(p):
+	case bare != p && openai.EndpointOf(bare) != openai.Other:
+		return refusal(http.StatusNotFound, "not_found", "there is nothing at this path: it is "+bare+", without a slash at its end")
+	case !strings.HasPrefix(p, "/v1/") || denied[bare] || strings.TrimSuffix(p, "/") != path.Clean(p):
 		return refusal(http.StatusNotFound, "not_found", "there is nothing at this path")
 	case x.r.Method == http.MethodConnect || x.r.Method == http.MethodTrace:
 		return refusal(http.StatusMethodNotAllowed, "method_not_allowed", "the method is not allowed here")

@@ -32,11 +32,12 @@ var dropped = map[string]bool{
 
 	"X-Request-Id": true, "X-Data-Parallel-Rank": true, "X-Data-Parallel-Host-Port": true,
 	"X-Prefiller-Host-Port": true, "X-Prefiller-Url": true, "X-Encoder-Hosts-Ports": true,
+	"X-Routed-Dp-Rank": true, "X-Dp-Rank": true, "X-Worker-Instance-Id": true, "X-Prefill-Instance-Id": true,
 	"X-Decoder-Host-Port": true, "X-Disagg-Prefill-Dp-Rank": true, "X-Kv-Transfer-Params": true,
 }
 
 // droppedPrefixes are families of such headers.
-var droppedPrefixes = []string{"X-Banyan-", "X-Llm-D-", "X-Gateway-", "X-Smg-", "X-Bootstrap-", "X-Prefiller-"}
+var droppedPrefixes = []string{"X-Banyan-", "X-Llm-D-", "X-Gateway-", "X-Smg-", "X-Sglang-", "X-Dynamo-", "X-Bootstrap-", "X-Prefiller-"}
 
 // outbound is the header of a try: the client's without what ends here, and
 // the target's.

@@ -104,6 +104,9 @@ func TestRefusals(t *testing.T) {
 		{"climbing path", "POST", "/v1/%2e%2e/metrics", "", nil, 404, "not_found"},
 		{"double slash", "POST", "/v1//x", "", nil, 404, "not_found"},
 		{"operator's path", "POST", "/v1/load_lora_adapter", "{}", nil, 404, "not_found"},
+		{"operator's path with a slash", "POST", "/v1/load_lora_adapter/", "{}", nil, 404, "not_found"},
+		{"slash at the end", "POST", "/v1/chat/completions/", plainChat, nil, 404, "not_found"},
+		{"compressed", "POST", "/v1/chat/completions", "\x1f\x8b", http.Header{"Content-Encoding": {"gzip"}}, 415, "unsupported_media_type"},
 		{"method", "GET", "/v1/chat/completions", "", nil, 405, "method_not_allowed"},
 		{"method of models", "POST", "/v1/models", "{}", nil, 405, "method_not_allowed"},
 		{"media type", "POST", "/v1/chat/completions", plainChat, form, 415, "unsupported_media_type"},
@@ -154,6 +157,7 @@ func TestI5HostileRequestsAreCleaned(t *testing.T) {
 			"X-Data-Parallel-Host-Port": {"evil:3"}, "X-Data-Parallel-Rank": {"9"}, "X-Gateway-Destination-Endpoint": {"evil"},
 			"X-Request-Id": {"___prefill_addr_1.2.3.4:5___decode_addr_1.2.3.4:5"}, "X-Banyan-Session": {"s"}, "X-Banyan-Policy": {"random"},
 			"Authorization": {"Bearer client"}, "Connection": {"X-Secret"}, "X-Secret": {"1"}, "Te": {"trailers"},
+			"X-Routed-Dp-Rank": {"1"}, "X-Worker-Instance-Id": {"2"}, "X-Dynamo-Worker": {"3"}, "X-Sglang-Routing-Key": {"4"},
 			"Accept-Encoding": {"gzip"}, "Traceparent": {"00-1-2-01"}, "X-Plain": {"kept"},
 		})
 	if got != `{"model":"m","messages":[]}` {
@@ -161,6 +165,7 @@ func TestI5HostileRequestsAreCleaned(t *testing.T) {
 	}
 	for _, name := range []string{
 		"X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Data-Parallel-Host-Port", "X-Gateway-Destination-Endpoint",
+		"X-Routed-Dp-Rank", "X-Worker-Instance-Id", "X-Dynamo-Worker", "X-Sglang-Routing-Key",
 		"X-Banyan-Session", "X-Banyan-Policy", "X-Secret", "Te", "Accept-Encoding", "X-Idempotency-Key",
 	} {
 		if _, ok := header[name]; ok {
