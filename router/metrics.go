@@ -37,6 +37,7 @@ type metrics struct {
 	propagation     prometheus.Histogram
 	retries         *prometheus.CounterVec // cause
 	disconnects     prometheus.Counter
+	cut             prometheus.Counter
 	announcedLate   prometheus.Counter
 	tokenized       *prometheus.CounterVec // mode, reason
 	splits          *prometheus.CounterVec // why
@@ -133,6 +134,7 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 			Name: "banyan_retries_total", Help: "Requests tried again on another replica, by cause.",
 		}, []string{"cause"}),
 		announcedLate: counter("banyan_dispatch_announcements_late_total", "Dispatches whose request waited until their blocks were announced, because too many others were not yet."),
+		cut:           counter("banyan_answers_cut_total", "Answers that broke off, or told of an error, after their first byte."),
 		disconnects:   counter("banyan_client_disconnects_total", "Clients that left before their answer ended."),
 		tokenized: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "banyan_tokenized_total", Help: "Prompts turned into block keys, by mode and why.",

@@ -37,8 +37,9 @@ func (p *Peer) pageStatus() *console.Status {
 
 // observeChanges lets the console find what changed, whoever watches.
 func (p *Peer) observeChanges(now time.Time) {
+	ready, _ := p.Ready()
 	p.console.Observe(&console.Status{
-		TimeMs: now.UnixMilli(), Peers: p.peerStatus(), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(),
+		TimeMs: now.UnixMilli(), Peers: p.peerStatus(ready), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(),
 	})
 }
 

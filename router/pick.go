@@ -305,6 +305,10 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m := p.metrics
 	if res.Answered {
+		if res.Status < 500 && !res.ClientGone && (res.Err != nil || res.Failed) {
+			m.cut.Inc()
+			m.failed.Add(1) // its status said that all was well
+		}
 		m.answered(t.policyName, t.reason, res.Status)
 	}
 	if res.TTFT > 0 {

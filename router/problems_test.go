@@ -1,6 +1,9 @@
 package router
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -23,5 +26,75 @@ func TestADownReplicaSaysWhereRequestsGo(t *testing.T) {
 	s.Replicas[1].State = "down"
 	if got := help(); !strings.HasPrefix(got, "No replica is left") {
 		t.Errorf("none is up: %q", got)
+	}
+	s.Replicas[1].State = "draining" // takes no new requests
+	if got := help(); !strings.HasPrefix(got, "No replica is left") {
+		t.Errorf("the other one drains: %q", got)
+	}
+	s.Replicas[1].State = "up"
+	s.Replicas[0].Models, s.Replicas[1].Models = []string{"a"}, []string{"b"}
+	if got := help(); !strings.HasPrefix(got, "No other replica serves its model") {
+		t.Errorf("the other one serves another model: %q", got)
+	}
+}
+
+func TestADownReplicaOfAPairSaysWhoDoesItsWork(t *testing.T) {
+	is := func(role, engine, state string) console.Replica {
+		return console.Replica{Role: role, Engine: engine, State: state}
+	}
+	for name, c := range map[string]struct {
+		all  []console.Replica // the first one is down
+		want string
+	}{
+		"another prefill replica is left": {[]console.Replica{is("prefill", "sglang", "down"), is("prefill", "sglang", "up"), is("decode", "sglang", "up")}, "Requests go to the others"},
+		"vLLM without prefill":            {[]console.Replica{is("prefill", "vllm", "down"), is("decode", "vllm", "up")}, "No prefill replica is left and the others compute prompts"},
+		"vLLM without decode":             {[]console.Replica{is("decode", "vllm", "down"), is("prefill", "vllm", "up")}, "No decode replica is left and the others serve whole"},
+		"SGLang without prefill":          {[]console.Replica{is("prefill", "sglang", "down"), is("decode", "sglang", "up")}, "SGLang's servers of one role cannot"},
+		"SGLang without decode":           {[]console.Replica{is("decode", "sglang", "down"), is("prefill", "sglang", "up")}, "SGLang's servers of one role cannot"},
+		"SGLang with a whole one":         {[]console.Replica{is("prefill", "sglang", "down"), is("decode", "sglang", "up"), is("both", "sglang", "up")}, "No prefill replica is left and the others"},
+	} {
+		if got := insteadOf(&c.all[0], c.all, true); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// An answer that breaks off, or tells of an error, is no success though its
+// status was 200.
+func TestAnswersThatBreakOffAreCountedAsFailed(t *testing.T) {
+	const event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"
+	p := bounded(t, func(c *Config) {
+		engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+				return
+			}
+			body, _ := io.ReadAll(r.Body)
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, event)
+			_ = http.NewResponseController(w).Flush()
+			switch {
+			case strings.Contains(string(body), "break"):
+				panic(http.ErrAbortHandler)
+			case strings.Contains(string(body), "fail"):
+				_, _ = io.WriteString(w, "data: {\"error\":{\"message\":\"out of memory\"}}\n\n")
+			}
+			_, _ = io.WriteString(w, "data: [DONE]\n\n")
+		}))
+		t.Cleanup(engine.Close)
+		c.Replicas[0].URL = engine.URL
+	})
+	for i, what := range []string{"well", "break", "fail"} {
+		res, err := http.Post("http://"+p.public.Addr().String()+"/v1/chat/completions", "application/json",
+			strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"`+what+`"}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAll(res.Body)
+		res.Body.Close()
+		wait(t, "it is counted", func() bool { return p.Status().Requests.Total == uint64(i+1) })
+		if failed := p.Status().Requests.Failed; res.StatusCode != 200 || failed != uint64(i) || counterValue(p.metrics.cut) != uint64(i) {
+			t.Errorf("%s: status %d, %d failed, %v cut", what, res.StatusCode, failed, counterValue(p.metrics.cut))
+		}
 	}
 }

@@ -31,7 +31,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	s := &console.Status{
 		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.config().Mesh.Label, Policy: p.config().Policy, Grid: p.config().Grid,
 		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.clock.began).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why,
-		Peers: p.peerStatus(), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{},
+		Peers: p.peerStatus(ready), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{},
 	}
 	st := p.index.Stats()
 	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted), Suspect: uint64(st.Suspect)}
@@ -46,7 +46,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 }
 
 // peerStatus lists this peer first, then the members by name.
-func (p *Peer) peerStatus() []console.Peer {
+func (p *Peer) peerStatus(ready bool) []console.Peer {
 	vitals := p.board.Vitals()
 	ages := map[crdt.PeerID]gossip.PeerInfo{}
 	if v := p.ages.Load(); v != nil {
@@ -57,14 +57,14 @@ func (p *Peer) peerStatus() []console.Peer {
 	own := vitals[p.id]
 	out := []console.Peer{{
 		ID: p.id.String(), Name: p.name, Address: p.mesh.address(), HTTP: p.public.Addr().String(), Self: true, State: "alive",
-		Ready: own.Ready, Draining: p.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
+		Ready: ready, Draining: p.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
 		ViewAges: viewAges(own.Ages),
 	}}
 	members := p.mesh.members()
 	slices.SortFunc(members, func(a, b mesh.Member) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range members {
 		q := console.Peer{
-			ID: m.ID.String(), Name: m.Name, Address: m.Addr, HTTP: m.HTTP, State: string(m.State), Ready: m.Ready, Draining: m.Draining, Version: m.Version,
+			ID: m.ID.String(), Name: m.Name, Address: m.Addr, HTTP: m.HTTP, State: string(m.State), Ready: m.Ready && m.State == mesh.Alive, Draining: m.Draining, Version: m.Version,
 		}
 		if info, ok := ages[m.ID]; ok && m.State == mesh.Alive {
 			age := float64(info.ViewAge)
@@ -309,13 +309,9 @@ func problems(s *console.Status) []console.Problem {
 	if len(s.Replicas) == 0 {
 		add("List them under replicas: or turn discovery on", "No replica is known")
 	}
-	help := "Requests go to the others; see deploy/README.md#replica-down"
-	if !slices.ContainsFunc(s.Replicas, func(r console.Replica) bool { return r.State != "down" }) {
-		help = "No replica is left and requests get 503: start one, or see deploy/README.md#replica-down"
-	}
 	for _, r := range s.Replicas {
 		if r.State == "down" {
-			add(help, "%s is down: %s", r.Name, r.Reason)
+			add(insteadOf(&r, s.Replicas, s.Disagg != nil)+", or see deploy/README.md#replica-down", "%s is down: %s", r.Name, r.Reason)
 		}
 		switch r.Stream.State {
 		case "quarantined", "unusable":

@@ -76,6 +76,8 @@ func peerRows(s *Status) (rows []tableRow) {
 			name += "*"
 		}
 		switch {
+		case p.State != "alive":
+			ready = "-"
 		case p.Draining:
 			ready = "drain"
 		case p.Ready:
