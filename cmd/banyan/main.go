@@ -42,11 +42,11 @@ func commands() []command {
 		{"replica", "[--listen ADDR --events ENDPOINT …]", "a stand-in inference replica", runReplica},
 		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "policies on a workload, in virtual time", runSim},
 		{"load", "--url URL [--workload NAME] [--rate R] …", "drive any OpenAI endpoint: TTFT, TPOT, cached tokens", runLoad},
-		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch]", "peers, replicas, convergence, load", runStatus},
-		{"drain", "REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch] …", "peers, replicas, convergence, load", runStatus},
+		{"drain", "[--peer ADDR] REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return setIntent(ctx, "drain", args, stdout, stderr)
 		}},
-		{"undrain", "REPLICA", "send requests to a drained replica again, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		{"undrain", "[--peer ADDR] REPLICA", "send requests to a drained replica again, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return setIntent(ctx, "undrain", args, stdout, stderr)
 		}},
 		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "a gossip key; mesh certificates; a client's or operator's key", keygen},
