@@ -73,3 +73,46 @@ func TestTrap6AHotPrefixReachesThoseThatLackIt(t *testing.T) {
 		t.Errorf("%.1f ms for random's %.1f ms, requests %v", ours.TTFT.Mean, random.TTFT.Mean, ours.PerReplica)
 	}
 }
+
+// used puts prompts that nobody asks for again before a workload, 4,000 tokens
+// each, so that it meets caches as they are after hours: full.
+func used(w *workload.Workload, prompts int) *workload.Workload {
+	const tokens, gap = 4000, 0.05
+	out := *w
+	out.Requests = nil
+	for i := range prompts {
+		out.Requests = append(out.Requests, workload.Request{
+			ID: i, At: float64(i) * gap, Session: -1, After: -1, Tokens: tokens, Output: 8,
+			Prompt: []workload.Segment{{ID: 1<<40 + uint64(i), Tokens: tokens}}, Reply: 1<<41 + uint64(i),
+		})
+	}
+	start := float64(prompts)*gap + 5
+	for _, r := range w.Requests {
+		r.ID += prompts
+		r.At += start
+		if r.After >= 0 {
+			r.After += prompts
+		}
+		out.Requests = append(out.Requests, r)
+	}
+	out.Warm = start + w.Warm
+	return &out
+}
+
+// A cache full of what nobody asks for has room for a hot prefix: what fullness
+// costs a copy must not stop copies.
+func TestFullCachesStillLetHotPrefixesSpread(t *testing.T) {
+	w := used(generated(t, "few_prefixes", workload.Options{Seed: 1, Requests: 3000}), 200)
+	mean := func(change func(*policy.TTFTConfig)) Report {
+		return evaluate(t, Config{
+			Workload: w, Peers: 16, Page: 250, KVTokens: 80_000, From: w.Warm, Seed: 1,
+			LoadDelay: 0.01, DispatchDelay: 0.001, IndexDelay: 0.05,
+			Routing: routing(func(p *policy.Config) { change(&p.TTFT) }),
+		})
+	}
+	ours, stuck := mean(func(*policy.TTFTConfig) {}), mean(func(c *policy.TTFTConfig) { c.Spread = 0 })
+	t.Logf("first token %.1f ms, end to end %.2f s; without spread %.1f ms, %.2f s", ours.TTFT.Mean, ours.E2E, stuck.TTFT.Mean, stuck.E2E)
+	if ours.TTFT.Mean > 0.9*stuck.TTFT.Mean || ours.E2E > 0.85*stuck.E2E {
+		t.Errorf("first token %.1f ms, end to end %.2f s; without spread %.1f ms, %.2f s", ours.TTFT.Mean, ours.E2E, stuck.TTFT.Mean, stuck.E2E)
+	}
+}

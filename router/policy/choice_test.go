@@ -159,6 +159,11 @@ func TestSpreadRentsUntilItPaysToBuy(t *testing.T) {
 	if n := moved(func(c *Config) { c.TTFT.Spread = 0 }); n > 0 {
 		t.Errorf("%d went although spreading is off", n)
 	}
+	cands[1].Held, cands[1].Capacity = 500_000, 500_000 // the copy pushes out as much
+	if got := float64(moved(nil)); got < 0.5*want/5 || got > 1.6*want/5 {
+		t.Errorf("%v of 4000 decisions went to an empty replica whose cache is full, want about %.0f", got, want/5)
+	}
+	cands[1].Held = 0
 	cands[0].Streams = 6 // no more than the slack of a holder
 	if n := moved(nil); n > 0 {
 		t.Errorf("%d went for three steps", n)

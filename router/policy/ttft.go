@@ -61,12 +61,16 @@ func (q *query) spread(winner int) (int, bool) {
 	t0 := q.cands[winner].Rates.usable().T0
 	gain := t0 * (cfg.StreamWeight*float64(q.cands[winner].Streams-q.cands[b.pos].Streams) - cfg.HolderSteps)
 	gain = min(gain, q.scoreAs(winner, own)-b.score)
-	price := (q.prefill[b.pos] - own) * (1 + q.cfg.TTFT.RoomWeight*full(&q.cands[b.pos]))
+	price := (q.prefill[b.pos] - own) * (1 + spreadRoom*cfg.RoomWeight*full(&q.cands[b.pos]))
 	if !(gain > 0) || q.view.Rand.Float64()*price >= cfg.Spread*gain {
 		return 0, false
 	}
 	return b.pos, true
 }
+
+// spreadRoom is how many times more than in the score a copy costs that nobody
+// waits for: what it pushes out would have stayed.
+const spreadRoom = 5
 
 // scoreAs is the score that a candidate would have if its own prefill took so
 // many seconds.

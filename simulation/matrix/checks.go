@@ -47,7 +47,8 @@ func (b *Book) Checks() []Check {
 	out = append(out, b.order(first))
 	out = append(out, b.knee(), b.sharedPrefix(), b.prefixAlone(), b.parity(), b.hotSpot(), b.everyReplica(), b.disaggregated())
 	out = append(out, b.delay(lineFlush, 1.05), b.delay(line10ms, 1.10), b.delay(line100ms, math.Inf(1)), b.geo())
-	return append(out, b.followUps(), b.stale(), b.herd(), b.neverLoses())
+	out = append(out, b.followUps(), b.stale(), b.herd())
+	return append(out, b.fastest()...)
 }
 
 // within reports whether two figures lie within a factor of each other.
