@@ -80,7 +80,7 @@ type StickyConfig struct {
 // 57, hashing 48); stale_spill at 1 lets a hot prompt without sessions out of
 // its two replicas then (151 ms for 47 s, random 128, while dispatches come at
 // once); room_weight at .8 keeps prompts together where a copy pushes something
-// else out (llm-d's B2B ladder 85 ms for 1.4 s, llm-d's own precise scorer 83).
+// else out (llm-d's B2B ladder 83 ms for 1.4 s, llm-d's own precise scorer 83).
 type TTFTConfig struct {
 	ProgressFloor float64 `yaml:"progress_floor" doc:"least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress"`
 	StreamWeight  float64 `yaml:"stream_weight" doc:"idle decode steps a decoding stream counts as"`
