@@ -111,7 +111,8 @@ func TestHowEventsAreReadFollowsTheFacts(t *testing.T) {
 		"polled":     {spec: fleet.Spec{Engine: "trtllm", Events: "poll"}, want: feed{how: fedPolled, engine: "trtllm"}, state: "idle"},
 		"not polled": {spec: fleet.Spec{Engine: "trtllm"}, state: "none", detail: "any other reader"},
 		"polled all": {spec: fleet.Spec{Engine: "trtllm"}, poll: true, want: feed{how: fedPolled, engine: "trtllm"}, state: "idle"},
-		"a pool":     {spec: fleet.Spec{Engine: "vllm", Events: "tcp://h:1", Kind: "pool"}, state: "none"},
+		"a pool":     {spec: fleet.Spec{Engine: "vllm", Events: "tcp://h:1", Kind: "pool"}, want: feed{how: fedDialed, engine: "vllm", events: "tcp://h:1"}, state: "idle"},
+		"fed by us":  {spec: fleet.Spec{Engine: "trtllm", Kind: "pool"}, poll: true, state: "none"},
 	} {
 		p := quietPeer(t, func(c *Config) {
 			tc.spec.URL = "http://h:80"

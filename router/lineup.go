@@ -35,6 +35,7 @@ type lineup struct {
 	told  bool   // somebody has told what it serves
 	lora  string // the adapter, if the model is one
 	seats
+	stores seats // shared cache layers that all of them can load from
 }
 
 // lineups are those of one state of the fleet and of the configuration.
@@ -82,7 +83,13 @@ func (p *Peer) lineup(model string) *lineup {
 func (p *Peer) newLineup(model string, split bool) *lineup {
 	l := &lineup{}
 	for _, r := range p.fleet.List() {
-		if r.Spec.Kind == "pool" || r.Spec.Role == "decode" && !split {
+		if r.Spec.Kind == "pool" {
+			if _, ok := r.Serves(model); ok || model == "" {
+				l.stores.add(r, p.markOf(r))
+			}
+			continue
+		}
+		if r.Spec.Role == "decode" && !split {
 			continue
 		}
 		l.told = l.told || len(r.Models()) > 0
@@ -109,7 +116,7 @@ func (p *Peer) markOf(r *fleet.Replica) *mark {
 // mostly the whole line-up, which is then not copied.
 func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
 	l := p.lineup(call.Body.Model)
-	s.seats = l.seats
+	s.seats, s.stores = l.seats, l.stores
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
 		left := &s.left
 		left.replicas, left.marks, left.places = left.replicas[:0], left.marks[:0], left.places[:0]

@@ -52,6 +52,13 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 		expect(who(call("m", "a", "b")))
 		expect(who(call("other")), "c")
 		expect(who(call("")), "a", "b", "c")
+		_, _ = p.candidates(s, call("m"))
+		if len(s.stores.replicas) != 1 || s.stores.replicas[0].Name() != "d" {
+			t.Error("the store of its model is missing")
+		}
+		if _, _ = p.candidates(s, call("other")); len(s.stores.replicas) != 0 {
+			t.Error("a store counts for another model")
+		}
 		if _, err := p.candidates(s, call("strange")); !errors.Is(err, proxy.ErrUnknownModel) {
 			t.Errorf("a strange model: %v", err)
 		}

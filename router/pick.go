@@ -47,6 +47,7 @@ type ticket struct {
 type scratch struct {
 	seats   // who may be tried; of a line-up, or left
 	left    seats
+	stores  seats // of the line-up
 	cands   []policy.Candidate
 	scores  []float64
 	found   index.View
@@ -196,12 +197,19 @@ func (p *Peer) gather(s *scratch, pr *prompt, now time.Time) {
 	s.cands = slices.Grow(s.cands[:0], len(s.marks))[:len(s.marks)]
 	clear(s.cands)
 	grid, d := pr.keys.Grid, &s.depth
+	shared := 0 // tokens that a shared cache layer holds
+	for i, m := range s.stores.marks {
+		if s.stores.replicas[i].Up() {
+			s.found.Read(m.ref, d)
+			shared = max(shared, d.Any*grid)
+		}
+	}
 	for i, m := range s.marks {
 		c := &s.cands[i]
 		s.found.Read(m.ref, d)
 		c.ID, c.Index, c.Weight = m.id, i, s.replicas[i].Weight(now)
 		c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = d.GPU*grid, d.CPU*grid, d.Any*grid, d.Predicted*grid, d.Suspect*grid
-		c.Held = int64(m.ref.Blocks() * grid)
+		c.Pool, c.Held = shared, int64(m.ref.Blocks()*grid)
 	}
 	p.board.fill(s.cands, s.places, p.clock.ms(now), s.view.AgeMs)
 }
