@@ -185,6 +185,24 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	})
 }
 
+// TestDocumentsNameCodeThatExists: of `package.Name` and `Type.Method` the last
+// part is declared somewhere.
+func TestDocumentsNameCodeThatExists(t *testing.T) {
+	var all strings.Builder
+	for _, path := range sources(t) {
+		all.WriteString(document(t, strings.TrimPrefix(path, root+"/")))
+	}
+	declared := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^(?:func (?:\([^)]*\) )?|type |\t)([A-Za-z]\w*)\b`).FindAllStringSubmatch(all.String(), -1) {
+		declared[m[1]] = true
+	}
+	eachNamed(t, 20, "`(?:[A-Za-z]+\\.)+([A-Z][A-Za-z]+)`", func(doc, name string) {
+		if !declared[name] {
+			t.Errorf("%s: no %s in the code", doc, name)
+		}
+	})
+}
+
 // TestLinksWithinDocumentsLeadToHeadings: a heading's anchor is its text in
 // lower case with hyphens for spaces and without punctuation.
 func TestLinksWithinDocumentsLeadToHeadings(t *testing.T) {
