@@ -112,7 +112,10 @@ type LimitsConfig struct {
 	Concurrency  int           `yaml:"concurrency" doc:"requests in flight"`
 	Queue        int           `yaml:"queue" doc:"requests waiting beyond that; then 429"`
 	QueueTimeout time.Duration `yaml:"queue_timeout" doc:"longest wait in the queue"`
-	TTFT         time.Duration `yaml:"ttft" doc:"longest wait for a replica's first byte, per try"`
+	TTFT         time.Duration `yaml:"ttft" doc:"longest wait for the first byte of a streamed answer, per try"`
+	Answer       time.Duration `yaml:"answer" doc:"longest wait for the first byte of an answer that is not streamed, per try"`
+	Idle         time.Duration `yaml:"idle" doc:"longest silence of a replica inside an answer; then it is cut"`
+	Deadline     time.Duration `yaml:"deadline" doc:"longest wait for the first byte of an answer, from the request on, all tries together; then 504; 0 = no limit"`
 	Retries      int           `yaml:"retries" doc:"tries on other replicas before the first byte"`
 	Tokenize     time.Duration `yaml:"tokenize" doc:"deadline for asking an engine for token ids"`
 	RingBytes    int64         `yaml:"ring_bytes" doc:"recent slots kept for other peers, all streams together"`
@@ -147,7 +150,7 @@ func DefaultConfig() Config {
 		Routing:   policy.DefaultConfig(),
 		Limits: LimitsConfig{
 			BodyBytes: 32 << 20, BodyTime: time.Minute, HeaderTime: 10 * time.Second, Connections: 32768, Concurrency: 4096, Queue: 4096, QueueTimeout: 30 * time.Second,
-			TTFT: 5 * time.Minute, Retries: 2, Tokenize: 250 * time.Millisecond,
+			TTFT: 5 * time.Minute, Answer: 30 * time.Minute, Idle: 5 * time.Minute, Deadline: 30 * time.Minute, Retries: 2, Tokenize: 250 * time.Millisecond,
 			RingBytes: 64 << 20, Predictions: 1 << 16,
 		},
 		Admission: AdmissionConfig{Classes: 3, DefaultClass: 1},
@@ -232,6 +235,8 @@ func (c *Config) Validate() error {
 	positive("limits.header_time", int64(c.Limits.HeaderTime))
 	positive("limits.concurrency", int64(c.Limits.Concurrency))
 	positive("limits.ttft", int64(c.Limits.TTFT))
+	positive("limits.answer", int64(c.Limits.Answer))
+	positive("limits.idle", int64(c.Limits.Idle))
 	positive("limits.tokenize", int64(c.Limits.Tokenize))
 	positive("limits.ring_bytes", c.Limits.RingBytes)
 	positive("limits.predictions", int64(c.Limits.Predictions))
@@ -243,6 +248,7 @@ func (c *Config) Validate() error {
 	natural("limits.queue", int64(c.Limits.Queue))
 	natural("limits.retries", int64(c.Limits.Retries))
 	natural("limits.queue_timeout", int64(c.Limits.QueueTimeout))
+	natural("limits.deadline", int64(c.Limits.Deadline))
 	natural("limits.connections", int64(c.Limits.Connections))
 	natural("drain.delay", int64(c.Drain.Delay))
 	natural("drain.timeout", int64(c.Drain.Timeout))

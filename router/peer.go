@@ -288,6 +288,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 func proxyLimits(l *LimitsConfig) proxy.Limits {
 	out := proxy.Limits{
 		BodyBytes: l.BodyBytes, BodyTimeout: l.BodyTime, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout, FirstByte: l.TTFT, Retries: l.Retries,
+		Answer: l.Answer, Idle: l.Idle, Deadline: l.Deadline,
 	}
 	if l.Queue == 0 {
 		out.Queue = -1

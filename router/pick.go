@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -292,7 +293,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 	if res.Lost {
 		return
 	}
-	if res.Err != nil && !res.ClientGone {
+	if res.Err != nil && !res.ClientGone && !errors.Is(res.Err, proxy.ErrDeadline) {
 		guilty := t.replica
 		if t.lead != nil && t.lead.cut {
 			guilty = t.lead.replica

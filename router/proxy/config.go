@@ -21,6 +21,10 @@ var (
 	ErrSaturated = errors.New("every replica that serves the model is full")
 )
 
+// ErrDeadline is Result.Err of a try that Limits.Deadline ended: no fault of
+// the replica's.
+var ErrDeadline = errors.New("the request's deadline is over")
+
 // Config wires a Handler. Pick is required; other nil funcs are not called.
 // All of them are called from request goroutines and must not block, but for
 // Pick within its context.
@@ -96,6 +100,7 @@ type Limits struct {
 	QueueTimeout time.Duration // longest wait in the queue, then 429 [30s]
 	FirstByte    time.Duration // a try's wait for the first byte of a streamed answer [5m]
 	Answer       time.Duration // the same for whole answers, which come when generated [30m]
+	Deadline     time.Duration // from the request to that byte, over all tries [0: none]
 	Idle         time.Duration // between two reads of an answer that has begun; then it is cut [5m]
 	Write        time.Duration // longest a client may leave an answer unread [5m]
 	Retries      int           // tries after the first [2; negative: none]

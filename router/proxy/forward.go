@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -84,12 +85,20 @@ func (x *exchange) mayRetry(t *try) bool {
 	switch {
 	case t.result.ClientGone || x.r.Context().Err() != nil:
 		return false
-	case x.call.Attempt >= x.limits.Retries:
+	case x.call.Attempt >= x.limits.Retries || x.remaining() <= 0:
 		return false
 	case t.result.Cause != CauseConnect && !x.repeatable():
 		return false
 	}
 	return x.budget.take(time.Now())
+}
+
+// remaining is how long the first byte of the answer may still take.
+func (x *exchange) remaining() time.Duration {
+	if x.limits.Deadline <= 0 {
+		return math.MaxInt64
+	}
+	return time.Until(x.call.Start.Add(x.limits.Deadline))
 }
 
 // repeatable reports whether a request may run twice. Inference may; what
@@ -134,13 +143,17 @@ func (x *exchange) run(t *try) {
 	if x.call.Body.Stream {
 		wait = x.limits.FirstByte
 	}
-	timer := time.AfterFunc(wait, func() { t.cancel(errFirstByte) })
+	late := errFirstByte
+	if left := x.remaining(); left < wait {
+		wait, late = left, ErrDeadline
+	}
+	timer := time.AfterFunc(wait, func() { t.cancel(late) })
 	err := x.send(t.ctx, t)
 	if err == nil {
 		err = x.await(t)
 	}
 	if !timer.Stop() && err == nil {
-		err = errFirstByte
+		err = late
 	}
 	if err != nil {
 		x.fail(t, t.ctx, err)
@@ -158,6 +171,8 @@ func (x *exchange) fail(t *try, ctx context.Context, err error) {
 	switch {
 	case errors.Is(context.Cause(ctx), errFirstByte):
 		t.result.Cause, t.result.Err = CauseTimeout, errFirstByte
+	case errors.Is(context.Cause(ctx), ErrDeadline):
+		t.result.Cause, t.result.Err = CauseTimeout, ErrDeadline
 	case errors.As(err, &op) && op.Op == "dial":
 		t.result.Cause = CauseConnect
 	default:

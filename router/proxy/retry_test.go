@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -53,6 +54,22 @@ func dieAfterHeader(w http.ResponseWriter, r *http.Request) {
 // patience is a short wait for a first byte, yet long enough for a replica
 // that means to answer on a busy machine.
 const patience = 2 * time.Second
+
+// TestTheDeadlineEndsAllTries: however long one try may take, all together end
+// at the deadline, and the replica that ran into it is told apart.
+func TestTheDeadlineEndsAllTries(t *testing.T) {
+	for name, body := range map[string]string{"streamed": streamedChat, "whole": plainChat} {
+		g := newRig(t, func(cfg *Config) { cfg.Limits.Deadline = patience }, stall, ok)
+		a := g.chat(body)
+		if r := g.last(); a.status != 504 || errorCode(t, a) != "timeout" || r.Cause != CauseTimeout || !errors.Is(r.Err, ErrDeadline) || r.Retried {
+			t.Errorf("%s: %d %s %+v", name, a.status, a.body, r)
+		}
+		g = newRig(t, func(cfg *Config) { cfg.Limits.Deadline = time.Hour }, die, ok)
+		if a := g.chat(body); a.status != 200 || a.header.Get("X-Banyan-Replica") != "r1" {
+			t.Errorf("%s, in time: %d %s", name, a.status, a.body)
+		}
+	}
+}
 
 func TestFailedTriesMoveOn(t *testing.T) {
 	for _, c := range []struct {
