@@ -306,6 +306,8 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 			s.State, s.Detail = "unusable", why
 		} else if facts.Engine == "" {
 			s.State, s.Detail = "idle", "its engine is not known yet"
+		} else if _, heard := g.peer.index.Prior(r.Stream); heard && g.peer.config().Ingest.Token != "" {
+			s.State, s.Detail = "ok", "events come by HTTP"
 		} else if facts.Engine == kvevents.TRTLLM.String() && facts.Events == "" {
 			s.Detail = "reading its events takes them from any other reader: predictions only, unless events: poll or ingest.poll says that this mesh is the only one"
 		}

@@ -12,7 +12,7 @@ func insteadOf(down *console.Replica, all []console.Replica, split bool) string 
 	var up []*console.Replica
 	anybody := false
 	for i := range all {
-		if r := &all[i]; r.State == "up" {
+		if r := &all[i]; r.State == "up" && r.Kind != "pool" {
 			anybody = true
 			if sharesModel(r, down) {
 				up = append(up, r)
@@ -26,6 +26,8 @@ func insteadOf(down *console.Replica, all []console.Replica, split bool) string 
 		return r.Role != "prefill" && r.Role != "decode" || r.Engine != "sglang"
 	})
 	switch {
+	case down.Kind == "pool":
+		return "What it holds is computed anew: mend it"
 	case !anybody:
 		return "No replica is left and requests get 503: start one"
 	case len(up) == 0:

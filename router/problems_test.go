@@ -27,6 +27,15 @@ func TestADownReplicaSaysWhereRequestsGo(t *testing.T) {
 	if got := help(); !strings.HasPrefix(got, "No replica is left") {
 		t.Errorf("none is up: %q", got)
 	}
+	s.Replicas[1].State, s.Replicas[1].Kind = "up", "pool"
+	if got := help(); !strings.HasPrefix(got, "No replica is left") {
+		t.Errorf("a store is up: %q", got)
+	}
+	s.Replicas[0].Kind, s.Replicas[1].Kind = "pool", ""
+	if got := help(); !strings.HasPrefix(got, "What it holds is computed anew") {
+		t.Errorf("it is a store: %q", got)
+	}
+	s.Replicas[0].Kind = ""
 	s.Replicas[1].State = "draining" // takes no new requests
 	if got := help(); !strings.HasPrefix(got, "No replica is left") {
 		t.Errorf("the other one drains: %q", got)

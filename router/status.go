@@ -101,7 +101,7 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 	sum, prompt, cached := p.board.totals(r.Stream)
 	h := r.Health()
 	q := console.Replica{
-		Name: r.Name(), URL: r.Spec.URL, Rank: r.Spec.Rank, Engine: r.Engine(), Role: r.Spec.Role, State: "up",
+		Name: r.Name(), URL: r.Spec.URL, Rank: r.Spec.Rank, Engine: r.Engine(), Role: r.Spec.Role, Kind: r.Spec.Kind, State: "up",
 		Reason: h.Reason, Models: []string{}, Inflight: int(sum.Waiting + sum.Streams), Waiting: int(sum.Waiting), Uncached: sum.Tokens,
 	}
 	switch {

@@ -44,6 +44,15 @@ func TestASharedCacheLayerCountsForEveryReplica(t *testing.T) {
 			t.Fatalf("%d %s", status, text)
 		}
 	}
+	for _, q := range p.Status().Replicas {
+		want := "ok" // events came, if not from where the configuration says
+		if q.Name == "r" {
+			want = "none"
+		}
+		if q.Stream.State != want {
+			t.Errorf("the stream of %s is %s: %s", q.Name, q.Stream.State, q.Stream.Detail)
+		}
+	}
 	matched := func(from int) string {
 		t.Helper()
 		res, err := http.Post("http://"+p.public.Addr().String()+"/v1/completions", "application/json",

@@ -140,7 +140,7 @@ func drawReplicas(s *Status) []Row {
 	for _, r := range s.Replicas {
 		row := Row{Key: r.Name, Class: worse(levelOf(r.State), levelOf(r.Stream.State)), Bar: 100 * float64(r.Inflight) / float64(most)}
 		row.Cells = map[string]string{
-			"name": r.Name, "url": r.URL, "engine": engineText(&r), "role": r.Role, "state": stateText(&r),
+			"name": r.Name, "url": r.URL, "engine": engineText(&r), "role": roleText(&r), "state": stateText(&r),
 			"inflight": fmt.Sprint(r.Inflight), "uncached": count(uint64(max(r.Uncached, 0))), "cached": share(r.Cached), "kv": share(r.KVUse),
 			"blocks": count(r.Stream.Facts), "stream": r.Stream.State, "action": "drain", "detail": streamText(&r), "mark": marks[levelOf(r.State)],
 			"streamMark": marks[levelOf(r.Stream.State)], "levels": " state-" + levelOf(r.State) + " stream-" + levelOf(r.Stream.State),

@@ -64,6 +64,7 @@ type Replica struct {
 	Rank      int      `json:"rank"`
 	Engine    string   `json:"engine"`
 	Role      string   `json:"role"`
+	Kind      string   `json:"kind"`  // replica, or pool: a cache store that gets no requests
 	State     string   `json:"state"` // up, down, draining
 	Reason    string   `json:"reason"`
 	SinceMs   int64    `json:"since_ms"` // age of the state

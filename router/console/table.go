@@ -115,7 +115,7 @@ func replicaRows(s *Status) (rows []tableRow) {
 			stream += ": " + r.Stream.Detail
 		}
 		rows = append(rows, tableRow{worse(levelOf(r.State), levelOf(r.Stream.State)), []string{
-			r.Name, r.URL, engineText(&r), r.Role, state, fmt.Sprint(r.Inflight), count(uint64(max(r.Uncached, 0))), share(r.Cached), count(r.Stream.Facts), stream, dash(r.Tokenizer),
+			r.Name, r.URL, engineText(&r), roleText(&r), state, fmt.Sprint(r.Inflight), count(uint64(max(r.Uncached, 0))), share(r.Cached), count(r.Stream.Facts), stream, dash(r.Tokenizer),
 		}})
 	}
 	return worstFirst(rows)
@@ -133,6 +133,14 @@ var replicaColumns = []column{
 	{head: "BLOCKS", right: true, drop: 2},
 	{head: "STREAM"},
 	{head: "KEYS", drop: 7},
+}
+
+// roleText is what a replica does, if it does anything itself.
+func roleText(r *Replica) string {
+	if r.Kind == "pool" {
+		return "pool"
+	}
+	return r.Role
 }
 
 // engineText is the engine and its page; "?" marks what was only assumed.
