@@ -62,6 +62,7 @@ type Peer struct {
 	ingest   *ingest
 	console  *console.Console
 	lineups  lineupCache
+	demand   demand
 	after    *aftermath
 	shared   sharedPrefixes
 	hits     promptHits

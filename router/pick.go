@@ -90,6 +90,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	}
 	pol := p.policyFor(call)
 	req := p.request(s, call, pr)
+	view.Share = p.demand.ask(req, view.NowMs)
 	if p.config().Routing.Disagg.On() {
 		return p.pickSplit(ctx, call, s, pr, pol, req, view, begin)
 	}

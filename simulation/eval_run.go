@@ -48,6 +48,7 @@ type run struct {
 	wire   *traffic
 	rates  []policy.Rates      // per peer and replica
 	learn  []policy.Calibrator // per peer and replica; nil: not learning
+	demand []policy.Demand     // per peer
 	scrape scrape
 	shared *pool // pooled reference; nil: a policy decides
 	cands  []policy.Candidate
@@ -67,8 +68,9 @@ func newRun(cfg Config) (*run, error) {
 		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
 		loads: newLoads(cfg.Peers, cfg.Replicas, cfg.DispatchDelay, cfg.LoadDelay),
 		index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg), cands: make([]policy.Candidate, cfg.Replicas),
-		deep: [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
-		rate: newMeter(10), meanS: newMeter(10), reasons: make(map[policy.Reason]int),
+		deep:   [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
+		demand: make([]policy.Demand, cfg.Peers),
+		rate:   newMeter(10), meanS: newMeter(10), reasons: make(map[policy.Reason]int),
 	}
 	if cfg.Policy == Pooled {
 		r.shared = newPool()
@@ -326,6 +328,7 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 	if j.req.Session >= 0 {
 		req.Session = uint64(j.req.Session) + 1
 	}
+	view.Share = r.demand[j.peer].Ask(&req, view.NowMs)
 	if r.cfg.PrefillReplicas > 0 {
 		return r.share(now, i, &req, &view)
 	}

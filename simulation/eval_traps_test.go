@@ -74,6 +74,21 @@ func TestTrap6AHotPrefixReachesThoseThatLackIt(t *testing.T) {
 	}
 }
 
+// A prompt that everybody sends has two rendezvous replicas. What is seen of
+// them ten seconds late swings with the delay, so a spill by that is taken by
+// all or by none: 668 ms. What a peer is asked for itself is never late.
+func TestTrap7AHotPrefixIsNotHashedToTwoReplicas(t *testing.T) {
+	w := generated(t, "hot", workload.Options{Seed: 1, Requests: 6000})
+	cfg := Config{Workload: w, Peers: 64, Page: 200, Prefill: true, LoadDelay: 10, DispatchDelay: 10, IndexDelay: 10, Speedup: 1.6, Seed: 1}
+	ours := evaluate(t, cfg)
+	cfg.Policy = "random"
+	random := evaluate(t, cfg)
+	t.Logf("%.1f ms, random %.1f ms, requests %v", ours.TTFT.Mean, random.TTFT.Mean, ours.PerReplica)
+	if ours.TTFT.Mean > 1.35*random.TTFT.Mean {
+		t.Errorf("%.1f ms for random's %.1f ms, requests %v", ours.TTFT.Mean, random.TTFT.Mean, ours.PerReplica)
+	}
+}
+
 // used puts prompts that nobody asks for again before a workload, 4,000 tokens
 // each, so that it meets caches as they are after hours: full.
 func used(w *workload.Workload, prompts int) *workload.Workload {

@@ -28,6 +28,7 @@ type desk struct {
 	young  [][]youngJob // per replica, oldest first
 	view   realindex.View
 	cands  []policy.Candidate
+	demand policy.Demand
 
 	looked      int64 // when the ages below were taken; 0: never
 	load, index float64
@@ -116,6 +117,7 @@ func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
 	if j.req.Session >= 0 {
 		req.Session = uint64(j.req.Session) + 1
 	}
+	view.Share = d.demand.Ask(&req, m.now)
 	dec := d.policy.Decide(&req, &view, d.cands, nil)
 	return dec, dec.Pos >= 0
 }

@@ -72,15 +72,17 @@ type StickyConfig struct {
 
 // TTFTConfig is ttft. Setting a weight to 0 (progress_floor to 1, young_cap
 // to 1) removes that term. pour_weight, young_cap and the guard only matter
-// where several peers decide on delayed views. Five correct the predicted
+// where several peers decide on delayed views. Six correct the predicted
 // time rather than being part of it: holder_steps at 3 keeps .99 of a conversation's turns
 // on one replica instead of .91; spread at .1 gives few hot prefixes to the
 // whole fleet (TTFT 42 ms for 51, end to end a third less); stale_stay at 1.2
 // keeps agents near session hashing's TTFT when views are 10 s old (49 ms for
 // 57, hashing 48); stale_spill at 1 lets a hot prompt without sessions out of
 // its two replicas then (151 ms for 47 s, random 128, while dispatches come at
-// once); room_weight at .8 keeps prompts together where a copy pushes something
-// else out (llm-d's B2B ladder 83 ms for 1.4 s, llm-d's own precise scorer 83).
+// once), and stale_share at 3 gives it more of them where dispatches come 10 s
+// late too (148 ms for 668); room_weight at .8 keeps prompts together where a
+// copy pushes something else out (llm-d's B2B ladder 83 ms for 1.4 s, llm-d's own precise
+// scorer 83).
 type TTFTConfig struct {
 	ProgressFloor float64 `yaml:"progress_floor" doc:"least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress"`
 	StreamWeight  float64 `yaml:"stream_weight" doc:"idle decode steps a decoding stream counts as"`
@@ -93,7 +95,8 @@ type TTFTConfig struct {
 	GuardDepth    float64 `yaml:"guard_depth" doc:"share of the prompt they must hold"`
 	GuardBand     float64 `yaml:"guard_band" doc:"how far their own prefill may lie from the winner's, relative"`
 	StaleMs       float64 `yaml:"stale_ms" doc:"view age, load or index, beyond which only two rendezvous replicas, the best known holder and one drawn at random are considered; 0 never"`
-	StaleSpill    float64 `yaml:"stale_spill" doc:"with such a view: how many times as much as the one drawn at random the others may cost and still be taken; with a session 8 times that; 0: whatever they cost"`
+	StaleShare    float64 `yaml:"stale_share" doc:"not knowing the dispatches of so long: a prompt without a session goes to so many times its share of this peer's requests of all replicas, if those are more than two; 0 never"`
+	StaleSpill    float64 `yaml:"stale_spill" doc:"with such a view: how many times as much as the one drawn at random the others may cost and still be taken; with a session, or not knowing the latest dispatches, 8 times that; 0: whatever they cost"`
 	StaleStay     float64 `yaml:"stale_stay" doc:"with such a view: how many times the least score the first rendezvous replica may have and still be taken; 1 or less: only the least"`
 	HolderSteps   float64 `yaml:"holder_steps" doc:"idle decode steps by which the replica that holds most of the prompt may score worse and still be taken"`
 	Spread        float64 `yaml:"spread" doc:"how eagerly a prompt is computed anew on a replica with far fewer streams: odds, times what that would have saved over what it costs; 0 never"`
@@ -113,7 +116,7 @@ func DefaultConfig() Config {
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
 			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.8, GuardDepth: 0.5, GuardBand: 0.05,
-			StaleMs: 3000, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 0.8,
+			StaleMs: 3000, StaleShare: 3, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 0.8,
 		},
 		Disagg: defaultDisagg(),
 	}
@@ -176,6 +179,7 @@ func (c *Config) Validate() error {
 	atLeast("ttft.guard_band", t.GuardBand, 0)
 	atLeast("ttft.stale_ms", t.StaleMs, 0)
 	atLeast("ttft.stale_stay", t.StaleStay, 0)
+	atLeast("ttft.stale_share", t.StaleShare, 0)
 	atLeast("ttft.stale_spill", t.StaleSpill, 0)
 	atLeast("ttft.holder_steps", t.HolderSteps, 0)
 	atLeast("ttft.spread", t.Spread, 0)

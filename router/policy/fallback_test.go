@@ -35,41 +35,131 @@ func TestStaleViewFallsBackToRendezvous(t *testing.T) {
 }
 
 // With an old view a prompt that everybody sends would drown the replicas that
-// its key names, unless a session says that its turns belong together.
+// its key names. A peer sees by what it is asked for itself that one is hot; a
+// session says that its turns belong together.
 func TestAHotPromptLeavesItsReplicasUnderAStaleView(t *testing.T) {
 	p := mustNew(t, "ttft", nil)
-	spread := func(session uint64) (busiest int) {
+	spread := func(session uint64, others int) (busiest, used int) {
 		cands := idle(16)
 		v := &View{NowMs: 1_000_000, AgeMs: 10_000, Peers: 8, Rand: seeded(3)}
+		for i := range cands {
+			cands[i].GPU = 2_900
+		}
 		picked := map[int]int{}
-		for range 320 {
-			d := decide(t, p, &Request{Tokens: 3_000, Prefix: 7, Session: session}, v, cands)
+		var demand Demand
+		for n := range 320 {
+			for i := range others {
+				demand.Ask(&Request{Tokens: 3_000, Prefix: uint64(100 + n*others + i)}, v.NowMs)
+			}
+			req := &Request{Tokens: 3_000, Prefix: 7, Session: session}
+			v.Share = demand.Ask(req, v.NowMs)
+			d := decide(t, p, req, v, cands)
 			if d.Reason != ReasonStale {
 				t.Fatalf("reason %s", d.Reason)
 			}
-			c := &cands[d.Pos]
-			c.Predicted = 2_900
-			c.YoungCount++
-			c.Waiting++
-			c.YoungPrefill += d.Prefill
-			c.Prefill += d.Prefill
 			picked[d.Pos]++
 		}
 		for _, n := range picked {
 			busiest = max(busiest, n)
 		}
-		return busiest
+		return busiest, len(picked)
 	}
-	if busiest := spread(0); busiest > 40 {
-		t.Errorf("one of 16 replicas got %d of 320", busiest)
+	if busiest, used := spread(0, 0); busiest > 40 || used < 16 {
+		t.Errorf("%d of 16 replicas got a hot prompt, one of them %d of 320 times", used, busiest)
 	}
-	if busiest := spread(9); busiest < 80 {
-		t.Errorf("a session is spread: no replica got more than %d of 320", busiest)
+	if _, used := spread(0, 9); used < 5 || used > 6 { // three times a tenth of 16
+		t.Errorf("a prompt that is a tenth of all went to %d of 16 replicas", used)
 	}
-	never := mustNew(t, "ttft", func(c *Config) { c.TTFT.StaleSpill = 0 })
-	p = never
-	if busiest := spread(0); busiest < 150 {
-		t.Errorf("with stale_spill 0 no replica got more than %d of 320", busiest)
+	if _, used := spread(0, 99); used > 3 { // its two, and a drawn one
+		t.Errorf("a prompt that is a hundredth of all went to %d of 16 replicas", used)
+	}
+	if _, used := spread(9, 0); used > 2 {
+		t.Errorf("a session went to %d replicas", used)
+	}
+	p = mustNew(t, "ttft", func(c *Config) { c.TTFT.StaleShare = 0 })
+	if _, used := spread(0, 0); used > 3 {
+		t.Errorf("with stale_share 0 a hot prompt went to %d replicas", used)
+	}
+}
+
+// Hashing alone leaves some replicas with too much.
+func TestADrownedPromptLeavesItsReplicasUnderAStaleView(t *testing.T) {
+	left := func(waiting int, spill, ageMs float64) (n int) {
+		p := mustNew(t, "ttft", func(c *Config) { c.TTFT.StaleSpill = spill })
+		for key := range uint64(50) {
+			req := &Request{Tokens: 3_000, Prefix: key + 1}
+			v := &View{NowMs: 1_000_000, AgeMs: ageMs, IndexAgeMs: 10_000, Peers: 8, Rand: seeded(key)}
+			cands := idle(16)
+			first := decide(t, mustNew(t, "ttft", func(c *Config) { c.TTFT.StaleStay = 1000 }), req, v, cands).Pos
+			own := cands[first].Rates.Prefill(3_000, 3_000)
+			for i := range cands { // all hold the prompt or none does; its replicas are busy
+				q := newQuery(&Config{}, req, v, cands, nil)
+				if i == first || i == q.home(req.Prefix, first) {
+					cands[i].Waiting, cands[i].Prefill, cands[i].FirstToken = waiting, own*float64(waiting), v.NowMs
+				}
+				q.release()
+			}
+			if d := decide(t, p, req, v, cands); cands[d.Pos].Waiting == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	const late = 10_000
+	if n := left(2, 1, late); n > 0 {
+		t.Errorf("%d of 50 prompts left replicas that had two requests ten seconds ago", n)
+	}
+	if n := left(2, 1, 1); n < 30 { // the others have drawn one of the two
+		t.Errorf("%d of 50 prompts left replicas that have two requests now", n)
+	}
+	if n := left(20, 1, late); n < 30 {
+		t.Errorf("%d of 50 prompts left replicas that had twenty", n)
+	}
+	if n := left(20, 0, late); n > 0 {
+		t.Errorf("with stale_spill 0 %d of 50 prompts left", n)
+	}
+}
+
+// What a hot prompt's replicas hold in common says nothing; a tail that one
+// replica alone holds does, until that is much busier than the others.
+func TestAHotPromptsTailStaysUnderAStaleView(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	at := func(waiting int) (n int) {
+		cands := idle(16)
+		for i := range cands {
+			cands[i].GPU = 2_000
+		}
+		cands[5].GPU = 9_000
+		cands[5].Waiting, cands[5].Prefill, cands[5].FirstToken = waiting, 2*float64(waiting), 1_000_000
+		v := &View{NowMs: 1_000_000, AgeMs: 10_000, Peers: 8, Share: .5, Rand: seeded(3)}
+		for range 100 {
+			if decide(t, p, &Request{Tokens: 10_000, Prefix: 7}, v, cands).Pos == 5 {
+				n++
+			}
+		}
+		return n
+	}
+	if n := at(0); n != 100 {
+		t.Errorf("%d of 100 went to the replica that alone holds the tail", n)
+	}
+	if n := at(9); n > 20 {
+		t.Errorf("%d of 100 went there although it is busy", n)
+	}
+}
+
+func TestAHotPromptIsSharedByWeightAndSpeedUnderAStaleView(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	cands := idle(4)
+	cands[1].Weight, cands[2].Rates.Speed, cands[3].Weight = .5, 2, 0
+	v := &View{NowMs: 1_000_000, AgeMs: 10_000, Peers: 8, Share: 1, Rand: seeded(3)}
+	picked := make([]int, 4)
+	for range 4_000 {
+		picked[decide(t, p, &Request{Tokens: 3_000, Prefix: 7}, v, cands).Pos]++
+	}
+	for i, want := range []int{2_000, 1_000, 1_000, 0} {
+		if n := picked[i]; n < want*9/10 || n > want*11/10 {
+			t.Errorf("replica %d got %d of 4,000, want %d", i, n, want)
+		}
 	}
 }
 
@@ -219,6 +309,10 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 		req := &Request{Tokens: 4096, Session: 5, Key: 6}
 		if n := testing.AllocsPerRun(200, func() { p.Decide(req, v, cands, nil) }); n != 0 {
 			t.Errorf("I4: %s allocates %v times", name, n)
+		}
+		v.AgeMs, v.Share, req.Session = 10_000, .1, 0
+		if n := testing.AllocsPerRun(200, func() { p.Decide(req, v, cands, nil) }); n != 0 {
+			t.Errorf("I4: %s allocates %v times by a stale view", name, n)
 		}
 	}
 }

@@ -88,6 +88,9 @@ type View struct {
 	MeanS  float64 // mean prefill seconds of recent requests
 	// IndexAgeMs is how old the index view may be.
 	IndexAgeMs float64
+	// Share is how much of what this peer is asked for begins like this request
+	// (Demand.Ask), 0 to 1; 0: little or unknown.
+	Share float64
 	// Rand must be set. It is not safe for concurrent use: one per call site.
 	Rand *rand.Rand
 }

@@ -83,7 +83,7 @@ func drawView(t *rapid.T) *View {
 	return &View{
 		NowMs: 1_000_000, AgeMs: rapid.SampledFrom([]float64{0, 1, 10, 100, 2000, 9000}).Draw(t, "age"),
 		Peers: rapid.IntRange(0, 64).Draw(t, "peers"), Lambda: drawSeconds(t, "lambda"), MeanS: drawSeconds(t, "mean s"),
-		IndexAgeMs: rapid.SampledFrom([]float64{0, 50, 9000}).Draw(t, "index age"),
+		IndexAgeMs: rapid.SampledFrom([]float64{0, 50, 9000}).Draw(t, "index age"), Share: drawSeconds(t, "share"),
 	}
 }
 

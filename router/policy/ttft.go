@@ -256,12 +256,16 @@ func (q *query) stale() bool {
 // request's two rendezvous replicas and the best known holder, ties in that
 // order, and one drawn at random. The turns of a session keep meeting there: the first one is left only
 // for a score that is less by a factor, because small differences in a load
-// this old are none. What everybody sends would drown those replicas, so a
-// replica drawn at random is taken where it costs less: that herds nobody.
+// this old are none. What many send has more replicas (see replicas). Hashing
+// may still drown some, so the one drawn at random is taken where it costs less:
+// that herds nobody.
 func (q *query) fallback() int {
 	key, ok := q.req.affinityKey()
 	if !ok {
 		key = q.view.Rand.Uint64()
+	}
+	if n := q.replicas(); n > 2 {
+		return q.among(key, n)
 	}
 	drawn := q.live[q.view.Rand.IntN(len(q.live))]
 	first := q.home(key, -1)
@@ -295,16 +299,16 @@ func (q *query) fallback() int {
 	return pos
 }
 
-// sessionSpill is how much longer a session stays at its replicas: the sum of
-// all sessions is spread by hashing, and what they cached is there alone.
-const sessionSpill = 8
+// firmSpill is how much more than stale_spill a session bears, as what it cached
+// is at its replicas alone, and whoever knows them by a load of long ago.
+const firmSpill = 8
 
 // drowned reports whether a request costs more at pos, beyond what both have to
 // wait for, than at a replica drawn at random.
 func (q *query) drowned(pos, drawn int) bool {
 	factor := q.cfg.TTFT.StaleSpill
-	if q.req.Session != 0 {
-		factor *= sessionSpill
+	if q.req.Session != 0 || q.blind() {
+		factor *= firmSpill
 	}
 	common := min(q.base[pos], q.base[drawn])
 	return factor > 0 && factor*(q.total(drawn)-common) < q.total(pos)-common
