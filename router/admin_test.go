@@ -81,6 +81,35 @@ func TestPathsThatAreNotClean(t *testing.T) {
 	}
 }
 
+// TestAPolicyOfTheClients: a name that is none is told where names count.
+func TestAPolicyOfTheClients(t *testing.T) {
+	for _, c := range []struct {
+		allowed    bool
+		asks, gets string
+		status     int
+	}{
+		{true, "random", "random", http.StatusOK},
+		{true, "", "ttft", http.StatusOK},
+		{true, "tttf", "", http.StatusBadRequest},
+		{false, "random", "ttft", http.StatusOK},
+		{false, "tttf", "ttft", http.StatusOK},
+	} {
+		p := bounded(t, func(cfg *Config) { cfg.HTTP.PolicyOverride = c.allowed })
+		req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+p.public.Addr().String()+"/v1/completions", strings.NewReader(`{"model":"m","prompt":"x"}`))
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Banyan-Policy", c.asks)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != c.status || res.Header.Get("X-Banyan-Policy") != c.gets || c.status != http.StatusOK && !strings.Contains(string(text), "names none of random, ") {
+			t.Errorf("%+v: %d by %q: %s", c, res.StatusCode, res.Header.Get("X-Banyan-Policy"), text)
+		}
+	}
+}
+
 // TestEventsByHTTP: what a sender is told.
 func TestEventsByHTTP(t *testing.T) {
 	const body = `{"replica":"r","epoch_ms":1700000000000,"seq":0,"ts":1700000000.5,"events":[

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,6 +73,10 @@ const headBlocks = 16
 func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
+	pol, err := p.policyFor(call)
+	if err != nil {
+		return nil, err
+	}
 	lora, err := p.candidates(s, call)
 	if err != nil {
 		return nil, err
@@ -88,7 +93,6 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	if err := p.roomy(s, call, begin); err != nil {
 		return nil, err
 	}
-	pol := p.policyFor(call)
 	req := p.request(s, call, pr)
 	view.Share = p.demand.ask(req, view.NowMs)
 	if p.config().Routing.Disagg.On() {
@@ -353,15 +357,16 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 }
 
 // policyFor is the configured policy, or the one the request names if that is
-// allowed.
-func (p *Peer) policyFor(call *proxy.Call) policy.Policy {
+// allowed. Who misspells it is told: a measurement would be of another one.
+func (p *Peer) policyFor(call *proxy.Call) (policy.Policy, error) {
 	r := p.rules.Load()
-	if call.Policy != "" && r.cfg.HTTP.PolicyOverride {
-		if pol, ok := r.policies[call.Policy]; ok {
-			return pol
-		}
+	if call.Policy == "" || !r.cfg.HTTP.PolicyOverride {
+		return r.policies[r.cfg.Policy], nil
 	}
-	return r.policies[r.cfg.Policy]
+	if pol, ok := r.policies[call.Policy]; ok {
+		return pol, nil
+	}
+	return nil, openai.Invalid("", "X-Banyan-Policy names none of "+strings.Join(policy.Names(), ", "))
 }
 
 // hash names a session, tenant or replica in 64 bits, equal on all peers.

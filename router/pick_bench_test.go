@@ -155,7 +155,8 @@ func BenchmarkPickParts(b *testing.B) {
 		var choice policy.Decision
 		decide.add(timed(func() {
 			s.scores = slices.Grow(s.scores[:0], len(s.cands))[:len(s.cands)]
-			choice = d.policyFor(d.call).Decide(d.request(s, d.call, pr), &s.view, s.cands, s.scores)
+			pol, _ := d.policyFor(d.call)
+			choice = pol.Decide(d.request(s, d.call, pr), &s.view, s.cands, s.scores)
 		}))
 		var t *ticket
 		book.add(timed(func() {
