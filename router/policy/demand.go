@@ -65,6 +65,7 @@ func (d *Demand) counter(key uint64) *counter {
 }
 
 func (d *Demand) fade(nowMs int64) {
+	d.faded = min(d.faded, nowMs) // a clock set back must not stop it
 	if nowMs-d.faded < demandStep {
 		return
 	}

@@ -60,6 +60,22 @@ func TestDemandFindsAHotKeyAmongMany(t *testing.T) {
 	}
 }
 
+func TestDemandFadesAfterTheClockWasSetBack(t *testing.T) {
+	var d Demand
+	now := int64(10_000_000)
+	for range 100 {
+		d.Ask(&Request{Prefix: 7}, now)
+	}
+	now -= 3_600_000
+	for range 100 { // 200 s
+		now += 2_000
+		d.Ask(&Request{Prefix: 8}, now)
+	}
+	if share := d.Ask(&Request{Prefix: 7}, now); share > .01 {
+		t.Errorf("what nobody asked for in 200 s counts as %.3f of all", share)
+	}
+}
+
 func BenchmarkDemand(b *testing.B) {
 	var d Demand
 	rnd, now := seeded(1), int64(1_000_000)
