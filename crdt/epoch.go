@@ -23,7 +23,8 @@ const (
 // shadow is an outranked incarnation, invisible to readers.
 type shadow struct {
 	x     *incarnation
-	until int64 // ms
+	until int64  // ms
+	apart uint64 // the epoch whose process it was found not to be; 0: none
 }
 
 // enter brings the stream to the delta's epoch. It reports whether the delta
@@ -44,7 +45,7 @@ func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
 		out.Invalid = len(d.Slots)
 		return false
 	}
-	if s.cur != nil && s.cur.sharesLog(d.Slots) {
+	if s.cur != nil && s.cur.sharesLog(d.Slots) && !s.cur.contradicts(d.timeline()) {
 		s.relabel(d.Epoch)
 		out.Merged = true
 		return true
@@ -61,7 +62,14 @@ func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
 
 // relabel moves the present incarnation to a higher epoch that was minted for
 // the same one.
-func (s *Stream) relabel(epoch uint64) { s.cur.epoch, s.fence = epoch, epoch }
+func (s *Stream) relabel(epoch uint64) {
+	for i := range s.shadows {
+		if h := &s.shadows[i]; h.apart == s.cur.epoch {
+			h.apart = epoch
+		}
+	}
+	s.cur.epoch, s.fence = epoch, epoch
+}
 
 // admit raises the fence to an epoch and counts the change; false if the
 // stream is quarantined: two processes behind one URL look like that. What a
@@ -93,7 +101,7 @@ func (s *Stream) prune(nowMs int64) {
 func (s *Stream) replace(x *incarnation, nowMs int64) {
 	s.cut = nil
 	if s.cur != nil {
-		s.shadows = append(s.shadows, shadow{s.cur, nowMs + ShadowMs})
+		s.shadows = append(s.shadows, shadow{x: s.cur, until: nowMs + ShadowMs})
 		if len(s.shadows) > maxShadows {
 			s.drop(s.shadows[0].x)
 			s.shadows = slices.Delete(s.shadows, 0, 1)
@@ -155,7 +163,8 @@ func (s *Stream) shadowOf(epoch uint64) int {
 
 // Republish undoes a false detection: an owner that proved that the engine
 // never restarted brings a shadow back under the present epoch + 1 ms, with
-// the slots that came since. It counts as a change of epoch. ok is false if the
+// the slots that came since, as far as they can be of its process. It counts as
+// a change of epoch. ok is false if the
 // shadow is gone, or the stream is quarantined, also by this.
 func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
 	s.finish()
@@ -170,8 +179,9 @@ func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
 	x, wrong := s.shadows[i].x, s.cur
 	s.shadows = slices.Delete(s.shadows, i, i+1)
 	s.cut, s.cur = nil, x
+	fit := x.timeline()
 	x.epoch = wrong.epoch + 1
-	s.unite(x, wrong)
+	s.unite(x, wrong, &fit)
 	x.blocks.Show()
 	out.NewEpoch = true
 	s.settle(&out, s.cfg.Hold)
@@ -180,7 +190,8 @@ func (s *Stream) Republish(epoch uint64, nowMs int64) (out Outcome, ok bool) {
 
 // Reunite joins a shadow into the present incarnation, under its epoch: an
 // owner proved that both are one, though no slot kept in common does. ok is
-// false if the shadow is gone.
+// false if the shadow is gone, or holds what the present one's process never
+// said.
 func (s *Stream) Reunite(epoch uint64) (out Outcome, ok bool) {
 	s.finish()
 	i := s.shadowOf(epoch)
@@ -188,12 +199,31 @@ func (s *Stream) Reunite(epoch uint64) (out Outcome, ok bool) {
 		return out, false
 	}
 	x := s.shadows[i].x
+	if x.contradicts(s.cur.timeline()) || x.costs(s.cur) {
+		return out, false
+	}
 	s.shadows = slices.Delete(s.shadows, i, i+1)
 	x.epoch = s.cur.epoch
 	s.merge(x)
 	out.Merged = true
 	s.settle(&out, s.cfg.Hold)
 	return out, true
+}
+
+// contradicts reports whether times prove that an incarnation is not all of one
+// process with another timeline's slots.
+func (x *incarnation) contradicts(o timeline) bool {
+	t := x.timeline()
+	return t.contradicts(&o)
+}
+
+// costs reports whether an incarnation with a lower anchor would make the base
+// of the one named right above it be given up, which holds more and whose slots
+// are in no ring any more. An epoch one above another is given by an owner that
+// knew that one and outranks it (Republish); two names of one process that were
+// given apart are that near only if its batches are.
+func (x *incarnation) costs(o *incarnation) bool {
+	return x.epoch+1 == o.epoch && x.anchor < o.anchor && x.floor < o.floor && !o.reachesBack(o.anchor, &Context{})
 }
 
 // sharesLog reports whether some slot is kept here too, with the same engine
@@ -209,11 +239,18 @@ func (x *incarnation) sharesLog(slots []Slot) bool {
 }
 
 // mergeShadows joins shadows that the slots prove to be the present
-// incarnation under another epoch.
+// incarnation under another epoch. One that holds a slot of another process
+// beside them stays what it is: its base cannot be taken apart.
 func (s *Stream) mergeShadows(slots []Slot, out *Outcome) {
 	for i := 0; i < len(s.shadows); {
-		x := s.shadows[i].x
-		if !x.sharesLog(slots) {
+		h := &s.shadows[i]
+		x := h.x
+		if h.apart == s.cur.epoch || !x.sharesLog(slots) {
+			i++
+			continue
+		}
+		if x.contradicts(s.cur.timeline()) || x.costs(s.cur) {
+			h.apart = s.cur.epoch
 			i++
 			continue
 		}
@@ -229,11 +266,11 @@ func (s *Stream) mergeShadows(slots []Slot, out *Outcome) {
 func (s *Stream) merge(o *incarnation) {
 	x := s.cur
 	if !o.better(x) {
-		s.unite(x, o)
+		s.unite(x, o, nil)
 		return
 	}
 	s.cut, s.cur = nil, o
-	s.unite(o, x)
+	s.unite(o, x, nil)
 	o.blocks.Show()
 }
 
@@ -264,10 +301,16 @@ func compareSpans(a, b Span) int {
 	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 }
 
-// unite moves every slot and loss of l to w and frees l.
-func (s *Stream) unite(w, l *incarnation) {
+// unite moves every slot and loss of l to w and frees l; of the slots only those
+// that fit a timeline, if there is one.
+func (s *Stream) unite(w, l *incarnation, fit *timeline) {
 	var below []Slot
+	all := fit == nil || !fit.grows()
+	fits := func(s *Slot) bool { return all || fit.fits(s) }
 	for _, slot := range s.cfg.Ring.release(l) {
+		if !fits(&slot) {
+			continue
+		}
 		if slot.Seq <= w.floor {
 			below = append(below, slot)
 			continue
@@ -279,7 +322,9 @@ func (s *Stream) unite(w, l *incarnation) {
 		w.offer(slot, clears)
 	}
 	for i := range l.above {
-		if h := &l.above[i]; h.Seq <= w.floor {
+		if h := &l.above[i]; !fits(&h.Slot) {
+			continue
+		} else if h.Seq <= w.floor {
 			below = append(below, h.Slot)
 		} else {
 			w.offer(h.Slot, h.clears)

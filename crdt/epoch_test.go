@@ -108,7 +108,7 @@ func TestEpochOrder(t *testing.T) {
 			p, c := peers[i], peers[i].Context()
 			switch {
 			case c.Epoch <= 500 && next[i] == anchors[i]:
-				c.Epoch, c.Anchor = 1000+anchors[i], anchors[i]
+				c.Epoch, c.Anchor = 1000+10*anchors[i], anchors[i] // a batch in 10 ms
 				first, highest = min(first, anchors[i]), max(highest, c.Epoch)
 			case c.Anchor > next[i]:
 				next[i] = c.Anchor

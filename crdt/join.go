@@ -141,7 +141,7 @@ func (j *Joining) finish(nowMs int64) error {
 		j.out.Stale = true
 		s.drop(x)
 		return nil
-	case known != nil && known.epoch != c.Epoch && known.sharesLog(j.snap.Above):
+	case known != nil && known.epoch != c.Epoch && known.sharesLog(j.snap.Above) && !known.contradicts(x.timeline()) && !known.costs(x):
 		s.relabel(c.Epoch)
 		j.out.Merged = true
 		s.merge(x)
@@ -167,7 +167,7 @@ func (j *Joining) fill() {
 	x.base = x.blocks.Sum()
 	x.sums.put(x.floor, x.base)
 	if x.floor >= x.anchor {
-		x.note(x.floor, c.LastTS)
+		x.top, x.topTS = x.floor, c.LastTS
 	}
 	for _, slot := range j.snap.Above {
 		clears, err := slot.inspect()

@@ -257,6 +257,17 @@ func (s *Stream) Last() (seq uint64, ts int64) {
 	return s.cur.top, s.cur.topTS
 }
 
+// First is the lowest slot of the present incarnation that came here itself, not
+// in a snapshot's base, and the engine's time of it (microseconds); zeros if
+// none did.
+func (s *Stream) First() (seq uint64, ts int64) {
+	s.finish()
+	if s.cur == nil {
+		return 0, 0
+	}
+	return s.cur.bottom, s.cur.bottomTS
+}
+
 // Blocks is the store of the present incarnation; nil while nothing is known.
 func (s *Stream) Blocks() Blocks {
 	if s.cur == nil {
