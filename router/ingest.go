@@ -211,7 +211,7 @@ func (g *ingest) stopAll() {
 // Prior tells a subscriber what the mesh knows of its stream.
 func (g *ingest) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
 	p, ok := g.peer.index.Prior(id)
-	return kvevents.Prior{Epoch: p.Epoch, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS, Shadows: p.Shadows}, ok
+	return kvevents.Prior{Epoch: p.Epoch, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS, FirstSeq: p.First, FirstTS: p.FirstTS, Shadows: p.Shadows}, ok
 }
 
 // Deliver is the event path: engine's slots -> index -> mesh.

@@ -146,7 +146,7 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 	p, now := f.peer, f.peer.now()
 	var prior kvevents.Prior
 	if k, ok := p.index.Prior(f.engine.stream); ok {
-		prior = kvevents.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS, Shadows: k.Shadows}
+		prior = kvevents.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS, FirstSeq: k.First, FirstTS: k.FirstTS, Shadows: k.Shadows}
 	}
 	f.top = int(f.known(&prior))
 	switch ev := ev.(type) {

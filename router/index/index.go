@@ -191,6 +191,10 @@ type Prior struct {
 	Floor  uint64
 	Last   uint64 // highest known slot
 	LastTS int64  // its engine time, microseconds
+	// First is the lowest slot that came here, but for those of a snapshot's
+	// base; 0 none.
+	First   uint64
+	FirstTS int64 // its engine time
 	// Shadows are the epochs outranked within the last minute that Revive can
 	// bring back; mostly none.
 	Shadows []uint64
@@ -205,7 +209,8 @@ func (x *Index) Prior(id crdt.StreamID) (p Prior, ok bool) {
 	}
 	c := s.Context()
 	last, ts := s.Last()
-	return Prior{Epoch: c.Epoch, Anchor: c.Anchor, Floor: c.Floor, Last: max(last, c.Floor), LastTS: ts, Shadows: s.Shadows()}, true
+	first, firstTS := s.First()
+	return Prior{Epoch: c.Epoch, Anchor: c.Anchor, Floor: c.Floor, Last: max(last, c.Floor), LastTS: ts, First: first, FirstTS: firstTS, Shadows: s.Shadows()}, true
 }
 
 // Holes lists the missing ranges of a stream.

@@ -101,6 +101,19 @@ func (i *incarnation) remember(seq uint64, ts int64) {
 	i.maxTS = max(i.maxTS, ts)
 }
 
+// forgetBefore forgets the times of slots said before a time, but for the latest
+// slot. Who takes over another owner's name for a process takes its first slot
+// for the one that gave the name: what is remembered from before that may be of
+// the process before, if the restart looked like a gap here, and would prove
+// again a restart that has its name already.
+func (i *incarnation) forgetBefore(ts int64) {
+	for k := range i.times {
+		if e := &i.times[k]; e.ts < ts && e.seq < i.last {
+			*e = slotTime{}
+		}
+	}
+}
+
 // contradicts reports whether a slot proves that the mesh's incarnation is not
 // the slot's.
 func (p *Prior) contradicts(s *crdt.Slot) bool {

@@ -29,6 +29,9 @@ type Prior struct {
 	Floor   uint64
 	LastSeq uint64 // highest known slot
 	LastTS  int64  // its engine time, microseconds
+	// FirstSeq is the lowest slot that came to this peer; 0: not known.
+	FirstSeq uint64
+	FirstTS  int64 // its engine time
 	// Shadows are the epochs outranked within the last minute that can be
 	// revived.
 	Shadows []uint64
@@ -152,7 +155,8 @@ type Tracker struct {
 	prev   *incarnation // followed before inc; nil: none, or longer ago than a shadow lasts
 	prevAt int64        // when it was left, ms
 	heard  uint64       // highest slot of inc that came live over this connection; 0: none
-	before uint64       // the same of prev
+	lowest uint64       // lowest slot of inc that did
+	before uint64       // heard of prev
 	broken spans        // undecodable slots of inc: no replay can help
 	doubt  bool         // the last replay was empty: the next live slot asks again
 	bumps  []int64      // times of recent restarts, ms
@@ -227,7 +231,9 @@ func (t *Tracker) pass() {
 // here: the mesh's last slot is among ours with the same time, or its anchor
 // with the time that names it. Anything less waits for proof, because slots of
 // an old connection may still be queued. What the mesh knew under our epoch is
-// then joined to it.
+// then joined to it, unless the name is another process's and only what came
+// later ours (see spoiled): then ours comes back, if all that tells them
+// apart came over one connection.
 func (t *Tracker) heed() {
 	if t.phase == Following && t.inc.epoch != 0 && t.prior.Epoch == t.inc.epoch && t.prior.Anchor < t.inc.anchor {
 		t.inc.anchor, t.inc.anchorTS = max(t.prior.Anchor, 1), 0 // another owner met it earlier: its holes are ours to settle
@@ -239,12 +245,19 @@ func (t *Tracker) heed() {
 	if (last == 0 || last != t.prior.LastTS) && (first == 0 || uint64(first/1000) != t.prior.Epoch) {
 		return
 	}
+	if t.spoiled() {
+		if t.unbroken() && t.prior.keeps(t.inc.epoch) {
+			t.revive(t.inc)
+		}
+		return
+	}
 	anchor := t.prior.Anchor
 	if t.prior.keeps(t.inc.epoch) {
-		t.out.Revive, anchor = t.inc.epoch, min(anchor, t.inc.anchor)
+		t.out.Revive = t.inc.epoch // its anchor, if lower, becomes the mesh's by that
 		t.stats.Revived++
 	}
 	t.inc.epoch, t.inc.anchor = t.prior.Epoch, anchor
+	t.inc.forgetBefore(int64(t.prior.Epoch) * 1000)
 	t.stats.Adopted++
 	// A hold that ended in this step may have let slots go that the mesh does
 	// not count to this incarnation.
@@ -262,7 +275,7 @@ func (t *Tracker) connected() {
 	// Slots held so far came over the connection before: perhaps from another
 	// process than the one that answers from now on.
 	t.stats.Discarded += uint64(len(t.seek.held))
-	t.seek, t.sure, t.heard, t.before = seek{}, false, 0, 0
+	t.seek, t.sure, t.heard, t.lowest, t.before = seek{}, false, 0, 0, 0
 	if t.prior.Epoch > t.inc.epoch {
 		t.adopt()
 	}
@@ -323,7 +336,14 @@ func (t *Tracker) admit(s crdt.Slot) {
 // acceptLive is accept for a slot that came over the present connection.
 func (t *Tracker) acceptLive(s crdt.Slot) {
 	t.accept(s)
+	if t.wasOnItsWay(&s) {
+		t.before = s.Seq
+		return
+	}
 	t.heard = max(t.heard, s.Seq)
+	if t.lowest == 0 || s.Seq < t.lowest {
+		t.lowest = s.Seq
+	}
 }
 
 // accept delivers a slot that is of the incarnation being followed.

@@ -64,11 +64,25 @@ func TestTrackerReunitesTwoNamesOfOneIncarnation(t *testing.T) {
 			s := followed(t, false)
 			s.prior = prior
 			s.prior.Shadows = []uint64{mine}
-			s.revives(Tick{}, fmt.Sprintf("%d as %d anchor 1", mine, prior.Epoch))
-			s.prior.Shadows, s.prior.Anchor = nil, 1
+			s.revives(Tick{}, fmt.Sprintf("%d as %d anchor 2", mine, prior.Epoch))
+			s.prior.Shadows, s.prior.Anchor = nil, 1 // the mesh has joined them
 			s.revives(Tick{}, "")
 			s.revives(Live{slot(1, 4)}, " +4")
+			if out := s.step(Tick{}); out.Anchor != 1 {
+				t.Errorf("anchor %d, want the lower one", out.Anchor)
+			}
 		})
+	}
+}
+
+// The mesh may find that the name before holds a slot of another process. Then
+// nothing is joined, and its anchor stays that of the one name.
+func TestTrackerKeepsTheAnchorOfTheNameThatIsLeft(t *testing.T) {
+	s := followed(t, false)
+	s.prior = Prior{Epoch: epochOf(1, 1) + 7, Anchor: 2, LastSeq: 3, LastTS: slot(1, 3).TS, Shadows: []uint64{epochOf(1, 1)}}
+	s.revives(Tick{}, fmt.Sprintf("%d as %d anchor 2", epochOf(1, 1), s.prior.Epoch))
+	if out := s.step(Live{slot(1, 4)}); out.Anchor != 2 || len(out.Deliver) != 1 {
+		t.Errorf("anchor %d, want the mesh's", out.Anchor)
 	}
 }
 
@@ -115,7 +129,7 @@ func TestTrackerJoinsANameGivenByASlotItMissed(t *testing.T) {
 	s.prior = Prior{Epoch: theirs, Anchor: 4, LastSeq: 4, LastTS: slot(1, 4).TS, Shadows: []uint64{mine}}
 	s.revives(Live{late(5, 1_100)}, " +5")
 	s.prior.LastSeq, s.prior.LastTS = 5, late(5, 1_100).TS
-	s.revives(Tick{}, fmt.Sprintf("%d as %d anchor 1", mine, theirs))
+	s.revives(Tick{}, fmt.Sprintf("%d as %d anchor 4", mine, theirs))
 	if n := s.tr.Stats().Restarts - before; n != 0 {
 		t.Errorf("%d restarts counted", n)
 	}
@@ -152,6 +166,54 @@ func TestTrackerDoesNotRepublish(t *testing.T) {
 				t.Fatalf("revived: %+v", out)
 			}
 		})
+	}
+}
+
+// spoiled is a script whose process another owner called by a stray batch's name:
+// it heard that and then, as all did, slot 4.
+func spoiled(t *testing.T, change func(s *script)) *script {
+	s := followed(t, false)
+	change(s)
+	s.step(Live{slot(1, 4)})
+	s.prior = Prior{
+		Epoch: epochOf(1, 1) + 500, Anchor: 1, Floor: 1, FirstSeq: 1, FirstTS: slot(1, 3).TS + 1,
+		LastSeq: 4, LastTS: slot(1, 4).TS, Shadows: []uint64{epochOf(1, 1)},
+	}
+	return s
+}
+
+func TestTrackerBringsBackWhatAStrayBatchSpoiled(t *testing.T) {
+	mine := epochOf(1, 1)
+	s := spoiled(t, func(*script) {})
+	s.revives(Tick{}, fmt.Sprintf("%d as %d anchor 1 anew", mine, mine+501))
+	s.prior = Prior{Epoch: mine + 501, Anchor: 1, Floor: 4, FirstSeq: 1, FirstTS: slot(1, 1).TS, LastSeq: 4, LastTS: slot(1, 4).TS}
+	s.revives(Live{slot(1, 5)}, " +5")
+}
+
+// Who cannot say it of its own process neither brings it back nor takes up the
+// name: both heard may be the other way round.
+func TestTrackerLeavesASpoiledNameToOthers(t *testing.T) {
+	for name, change := range map[string]func(s *script){
+		"a new connection": func(s *script) { s.step(Connected{}) },
+		"a slot was missed": func(s *script) {
+			*s = *newScript(t, false)
+			s.step(Connected{})
+			s.step(Live{slot(1, 1)})
+			s.step(Live{slot(1, 3)})
+			s.step(Live{slot(1, 5)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := spoiled(t, change)
+			if out := s.step(Tick{}); out.Revive != 0 || out.Epoch != epochOf(1, 1) {
+				t.Fatalf("%+v", out)
+			}
+		})
+	}
+	s := spoiled(t, func(*script) {})
+	s.prior.Shadows = nil
+	if out := s.step(Tick{}); out.Revive != 0 || out.Epoch != epochOf(1, 1) {
+		t.Fatalf("without a shadow: %+v", out)
 	}
 }
 
@@ -235,6 +297,9 @@ func TestTrackerResumesWhatAStrayBatchBrokeOff(t *testing.T) {
 		s.prior = Prior{Epoch: epochOf(2, 1) + 1, Anchor: 1, Floor: 10, LastSeq: 10, LastTS: afterStray(10).Slot.TS}
 		s.revives(afterStray(11), " +11")
 	})
+	t.Run("with the very next slot of a young process", func(t *testing.T) {
+		strayed(t, 5).revives(afterStray(6), as(6))
+	})
 	t.Run("with a later one", func(t *testing.T) {
 		strayed(t, 40).revives(afterStray(43), as(43))
 	})
@@ -242,6 +307,11 @@ func TestTrackerResumesWhatAStrayBatchBrokeOff(t *testing.T) {
 		s := strayed(t, 40)
 		s.revives(Live{slot(1, 41)}, "")
 		s.revives(afterStray(42), as(42))
+	})
+	t.Run("behind one of a young process that was on its way", func(t *testing.T) {
+		s := strayed(t, 6)
+		s.revives(Live{slot(1, 7)}, "")
+		s.revives(afterStray(8), as(8))
 	})
 	t.Run("after a repeat", func(t *testing.T) {
 		s := newScript(t, false)
@@ -299,9 +369,14 @@ func TestTrackerDoesNotResume(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a process too young to tell by its numbers", func(t *testing.T) {
-		if out := strayed(t, 8).step(afterStray(9)); out.Revive != 0 {
-			t.Fatalf("revived: %+v", out)
-		}
-	})
+	for name, of := range map[string][2]uint64{
+		"a process too young to tell by its numbers": {4, 5},
+		"one too young to have missed a slot":        {8, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if out := strayed(t, of[0]).step(afterStray(of[1])); out.Revive != 0 {
+				t.Fatalf("revived: %+v", out)
+			}
+		})
+	}
 }
