@@ -49,7 +49,8 @@ type FaultReport struct {
 	Lost        int            `json:"lost_batches"` // declared lost and not healed, at the end
 	Restarts    int            `json:"engine_restarts"`
 	Quarantined int            `json:"quarantined"`
-	Mixed       int            `json:"mixed_epochs"` // restarts nobody could have noticed, see noteEpoch
+	Mixed       int            `json:"mixed_epochs"`       // restarts nobody could have noticed, see noteEpoch
+	Undecided   int            `json:"undecided_restarts"` // false ones that nobody could have told from real ones, see youngBatches
 	GossipBytes uint64         `json:"gossip_bytes"`
 	Converged   bool           `json:"converged"`
 	ConvergedMs int64          `json:"converged_ms"` // from the end of the faults until all peers were equal
@@ -147,6 +148,7 @@ type faultRun struct {
 	skews      map[int]int64
 	births     int
 	restarts   int
+	undecided  int            // false restarts that were taken for real ones
 	checks     map[string]int // by property
 	broken     map[string]int
 	injected   map[string]int // faults, by verb
@@ -212,7 +214,7 @@ func (r *faultRun) close() {
 func (r *faultRun) report(took int64, ok bool) FaultReport {
 	out := FaultReport{
 		Seed: r.cfg.Seed, Replicas: len(r.engines), Faults: len(r.cfg.Faults), Checks: r.checks["Oracle"], Restarts: r.restarts,
-		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Properties: r.held(), Violations: append([]Violation{}, r.violations...),
+		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Properties: r.held(), Violations: append([]Violation{}, r.violations...), Undecided: r.undecided,
 		Injected:  r.injected,
 		TraceHash: fmt.Sprintf("%016x", r.log.hash.Sum64()), Schedule: FaultsText(r.cfg.Faults), Tail: r.log.lines(),
 	}

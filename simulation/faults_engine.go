@@ -76,6 +76,7 @@ type faultEngine struct {
 	said     map[uint64]*account // what owners delivered, by epoch
 	known    []knowledge         // what peers knew when the faults ended
 	ghosts   []crdt.Slot         // of processes that never served
+	young    bool                // so young at the last of them that nothing could tell
 	speak    func()              // makes the next batch; nil: a random one
 	ended    func()              // told when the process ends; nil: nobody
 }
