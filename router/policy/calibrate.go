@@ -60,12 +60,14 @@ func (c Calibrator) FirstToken(s Sample) Calibrator {
 
 // Run learns from one answer: seconds from first to last token and the number
 // of tokens after the first. The mean over a run is used because chunks of a
-// stream arrive in clumps; the least of these means is the idle decode step.
+// stream arrive in clumps; the least of these means is the idle decode step. An
+// answer that came buffered looks like no time at all, so a step is not believed
+// to be less than maxFactor below the configured one.
 func (c Calibrator) Run(seconds float64, tokens int) Calibrator {
 	if tokens < minRunToken || !(seconds > 0 && seconds < math.MaxFloat64) {
 		return c
 	}
-	step := math.Max(1e-5, math.Min(seconds/float64(tokens), 10))
+	step := math.Max(c.base.usable().T0/maxFactor, math.Min(seconds/float64(tokens), 10))
 	if c.step == 0 || step < c.step {
 		c.step = step
 	} else {

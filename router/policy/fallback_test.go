@@ -328,7 +328,7 @@ func TestI7CalibratorStaysInItsClamp(t *testing.T) {
 		if f := r.B / base.B; !(f >= 1/maxFactor/1.001 && f <= maxFactor*1.001) {
 			t.Fatalf("I7: factor %v", f)
 		}
-		if !(r.T0 > 0 && r.T0 <= 11) {
+		if !(r.T0 >= base.T0/maxFactor/1.001 && r.T0 <= 11) {
 			t.Fatalf("I7: decode step %v", r.T0)
 		}
 	})
