@@ -13,7 +13,7 @@ import (
 )
 
 // benchUpstream answers at once: whole, or as a stream of chunks.
-func benchUpstream(chunks int) *httptest.Server {
+func benchUpstream(chunks int, pause time.Duration) *httptest.Server {
 	whole := []byte(`{"id":"x","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant",` +
 		`"content":"` + strings.Repeat("word ", 50) + `"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
 	chunk := []byte(`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m",` +
@@ -30,6 +30,9 @@ func benchUpstream(chunks int) *httptest.Server {
 		for range chunks {
 			_, _ = w.Write(chunk)
 			_ = rc.Flush()
+			if pause > 0 {
+				time.Sleep(pause)
+			}
 		}
 		_, _ = io.WriteString(w, "data: [DONE]\n\n")
 	}))
@@ -80,9 +83,15 @@ func BenchmarkProxy(b *testing.B) {
 	for _, c := range []struct {
 		name         string
 		size, chunks int
-	}{{"whole/1KB", 1 << 10, 0}, {"whole/16KB", 16 << 10, 0}, {"stream100/1KB", 1 << 10, 100}} {
+		pause        time.Duration // after each chunk, as decode steps take time
+	}{
+		{"whole/1KB", 1 << 10, 0, 0},
+		{"whole/16KB", 16 << 10, 0, 0},
+		{"stream100/1KB", 1 << 10, 100, 0},
+		{"paced5/1KB", 1 << 10, 5, time.Millisecond},
+	} {
 		b.Run(c.name, func(b *testing.B) {
-			upstream := benchUpstream(c.chunks)
+			upstream := benchUpstream(c.chunks, c.pause)
 			defer upstream.Close()
 			target := &Target{Replica: "r0", URL: upstream.URL, Policy: "ttft"}
 			h, err := New(Config{Peer: "p", Pick: func(context.Context, *Call) (*Target, error) { return target, nil }})
