@@ -93,6 +93,9 @@ func TestEpochOrder(t *testing.T) {
 		before := drawLog(t, 500, 5, true)
 		l := drawLog(t, 1001, rapid.IntRange(3, 14).Draw(t, "n"), false)
 		n := uint64(len(l.slots))
+		for i := range l.slots {
+			l.slots[i].TS = 1000 * (1000 + int64(i) + 1) // a batch a millisecond, which names epochs
+		}
 		peers := []*peer{wide(), wide(), wide()}
 		next := make([]uint64, len(peers))
 		anchors := make([]uint64, len(peers))
@@ -108,7 +111,7 @@ func TestEpochOrder(t *testing.T) {
 			p, c := peers[i], peers[i].Context()
 			switch {
 			case c.Epoch <= 500 && next[i] == anchors[i]:
-				c.Epoch, c.Anchor = 1000+10*anchors[i], anchors[i] // a batch in 10 ms
+				c.Epoch, c.Anchor = 1000+anchors[i], anchors[i]
 				first, highest = min(first, anchors[i]), max(highest, c.Epoch)
 			case c.Anchor > next[i]:
 				next[i] = c.Anchor
