@@ -98,6 +98,22 @@ func late(marks []mark, t *timeline) bool {
 	return false
 }
 
+// An epoch tells when the first slot was said, though that one is forgotten: no
+// slot before it was said later.
+func TestAnEpochTellsOfItsFirstSlot(t *testing.T) {
+	x, o := newIncarnation(1000, 5, nil), newIncarnation(900, 1, nil)
+	x.offer(Slot{Seq: 9, TS: 2_000_000}, false)
+	o.offer(Slot{Seq: 4, TS: 1_000_999}, false)
+	if x.contradicts(o.timeline()) || o.contradicts(x.timeline()) {
+		t.Error("slot 4 was said in time for slot 5")
+	}
+	late := newIncarnation(900, 1, nil)
+	late.offer(Slot{Seq: 4, TS: 1_500_000}, false)
+	if !x.contradicts(late.timeline()) || !late.contradicts(x.timeline()) {
+		t.Error("slot 4 was said after the time that names slot 5")
+	}
+}
+
 // A slot without a time proves nothing.
 func TestSlotsWithoutATimeContradictNothing(t *testing.T) {
 	a, b := newIncarnation(9, 1, nil), newIncarnation(9, 1, nil)
