@@ -68,7 +68,8 @@ func (t *Tokenizer) post(ctx context.Context, q *Query, path string, body []byte
 	}
 	defer res.Body.Close()
 	switch code := res.StatusCode; {
-	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented:
+	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented,
+		code == http.StatusForbidden || code == http.StatusUnauthorized: // vLLM from 0.30 on: render is 403 without --enable-scale-out
 		return answer{}, errMissing
 	case code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout:
 		return answer{}, errRejected
