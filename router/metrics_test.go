@@ -136,7 +136,11 @@ func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"../README.md", "../ARCHITECTURE.md"} {
+	decisions, err := filepath.Glob("../*/*/DECISIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(decisions, "../README.md", "../ARCHITECTURE.md") {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +159,7 @@ func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if seen < 50 {
-		t.Errorf("only %d names were found", seen)
+	if seen == 0 {
+		t.Error("no document names a metric: the patterns are wrong")
 	}
 }
