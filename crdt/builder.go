@@ -10,7 +10,7 @@ import (
 const (
 	MaxSlotBytes = 8 << 20   // body; a larger batch is a lost slot
 	MaxSeq       = 1<<40 - 1 // what a Meta can hold
-	maxPerPage   = 255       // grid blocks a page
+	MaxPerPage   = 16        // grid blocks a page; the tree takes no longer one
 )
 
 // maxJoinPages bounds a store run that grew from several events: a joined run
@@ -65,7 +65,7 @@ func (b *Builder) Store(op Op, handles, hashes []uint64) {
 	if len(handles) == 0 {
 		return
 	}
-	if op.PerPage < 0 || op.PerPage > maxPerPage || len(hashes) != op.PerPage*len(handles) {
+	if op.PerPage < 0 || op.PerPage > MaxPerPage || len(hashes) != op.PerPage*len(handles) {
 		b.fail(fmt.Errorf("store of %d pages with %d a page and %d hashes", len(handles), op.PerPage, len(hashes)))
 		return
 	}
@@ -99,8 +99,15 @@ func (b *Builder) Remove(op Op, handles []uint64) {
 	b.words(handles)
 }
 
-// Clear appends the removal of everything.
-func (b *Builder) Clear() { b.begin(OpClear, &Op{}, 0) }
+// Clear appends the removal of everything. What was built before does not
+// matter then and is dropped: a body has one clear at most, as its first op, so
+// that a batch of many costs its readers no more than one.
+func (b *Builder) Clear() {
+	if b.err == nil || errors.Is(b.err, ErrSlotTooLarge) {
+		b.Reset() // a caller's mistake stays one
+	}
+	b.begin(OpClear, &Op{}, 0)
+}
 
 // Bytes returns the packed ops in a slice of their own.
 func (b *Builder) Bytes() ([]byte, error) {

@@ -146,14 +146,11 @@ func TestBuilderRefuses(t *testing.T) {
 	for name, build := range map[string]func(*crdt.Builder){
 		"hashes missing": func(b *crdt.Builder) { b.Store(crdt.Op{PerPage: 2}, []uint64{1}, []uint64{1}) },
 		"negative page":  func(b *crdt.Builder) { b.Store(crdt.Op{PerPage: -1}, []uint64{1}, nil) },
-		"page too large": func(b *crdt.Builder) { b.Store(crdt.Op{PerPage: 256}, []uint64{1}, make([]uint64, 256)) },
-		"unknown tier":   func(b *crdt.Builder) { b.Remove(crdt.Op{Tier: 3}, []uint64{1}) },
-		"unknown mode":   func(b *crdt.Builder) { b.Remove(crdt.Op{Mode: 2}, []uint64{1}) },
-		"too many clears": func(b *crdt.Builder) {
-			for range crdt.MaxSlotBytes/8 + 1 {
-				b.Clear()
-			}
+		"page too large": func(b *crdt.Builder) {
+			b.Store(crdt.Op{PerPage: crdt.MaxPerPage + 1}, []uint64{1}, make([]uint64, crdt.MaxPerPage+1))
 		},
+		"unknown tier": func(b *crdt.Builder) { b.Remove(crdt.Op{Tier: 3}, []uint64{1}) },
+		"unknown mode": func(b *crdt.Builder) { b.Remove(crdt.Op{Mode: 2}, []uint64{1}) },
 	} {
 		var b crdt.Builder
 		build(&b)
@@ -166,6 +163,46 @@ func TestBuilderRefuses(t *testing.T) {
 		if s, err := b.Slot(1, 0); err != nil || s.Validate() != nil {
 			t.Errorf("%s: not usable after Reset: %v", name, err)
 		}
+	}
+}
+
+// TestAClearDropsWhatWasBeforeIt: a batch of a million clears is one, and what
+// did not fit before it does not matter.
+func TestAClearDropsWhatWasBeforeIt(t *testing.T) {
+	var b, want crdt.Builder
+	for range crdt.MaxSlotBytes/8 + 1 {
+		b.Clear()
+	}
+	b.Store(crdt.Op{Main: true, PerPage: 1}, make([]uint64, crdt.MaxSlotBytes/8), make([]uint64, crdt.MaxSlotBytes/8))
+	b.Clear()
+	b.Store(crdt.Op{Main: true, PerPage: 1, Root: 7}, []uint64{1}, []uint64{2})
+	want.Clear()
+	want.Store(crdt.Op{Main: true, PerPage: 1, Root: 7}, []uint64{1}, []uint64{2})
+	got, err := b.Slot(1, 0)
+	if err != nil || got.Validate() != nil {
+		t.Fatalf("%v, %v", err, got.Validate())
+	}
+	if w, err := want.Slot(1, 0); err != nil || string(w.Body) != string(got.Body) {
+		t.Errorf("%d bytes and not %d, %v", len(got.Body), len(w.Body), err)
+	}
+}
+
+// TestBytesOfStrangersAreNoPanic refuses what the wire can say and the tree
+// cannot hold, before anything is folded or loaded.
+func TestBytesOfStrangersAreNoPanic(t *testing.T) {
+	clears := make([]byte, 8)
+	clears[0] = byte(crdt.OpClear)
+	page := binary.LittleEndian.AppendUint32([]byte{byte(crdt.OpStore), 0, 0, crdt.MaxPerPage + 1}, 1)
+	page = append(page, make([]byte, 8*(2+crdt.MaxPerPage+1))...)
+	for name, body := range map[string][]byte{"two clears": append(clears, clears...), "a page longer than a line": page} {
+		s := crdt.Slot{Seq: 1, Body: body}
+		if s.Validate() == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	rows := crdt.Rows{Runs: []crdt.RunHead{{Pages: 1, PerPage: crdt.MaxPerPage + 1, Linked: true}}, Handle: []uint64{1}, Meta: []crdt.Meta{1}, Value: make([]uint64, crdt.MaxPerPage+1)}
+	if _, _, err := crdt.DecodeRows(crdt.AppendRows(nil, &rows)); !errors.Is(err, crdt.ErrCorrupt) {
+		t.Errorf("a snapshot with a page longer than a line: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 var (
 	errSlotShort = errors.New("slot: op cut short")
 	errSlotFlags = errors.New("slot: flags not canonical")
+	errSlotClear = errors.New("slot: something before a clear")
 )
 
 // Ops decodes the slot's ops in the engine's order and calls fn for each until
@@ -119,7 +120,12 @@ func (s *Slot) inspect() (clears bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		clears = clears || op.Kind == OpClear
+		if op.Kind == OpClear {
+			if len(b) < len(s.Body) {
+				return false, errSlotClear
+			}
+			clears = true
+		}
 		b = b[n:]
 	}
 	return clears, nil
@@ -180,7 +186,7 @@ func (op *Op) parse(b []byte) (size int, err error) {
 
 // check refuses headers that Builder never writes.
 func (op *Op) check(flags byte, n uint64) error {
-	if flags&^flagsAll != 0 || op.Tier >= Tiers {
+	if flags&^flagsAll != 0 || op.Tier >= Tiers || op.PerPage > MaxPerPage {
 		return errSlotFlags
 	}
 	switch op.Kind {

@@ -66,7 +66,8 @@ func (rows *Rows) decode(b []byte) (rest []byte, err error) {
 			Pages: int(r.u32()), PerPage: int(r.u8()), Linked: r.flag(), Space: r.u64(), Parent: r.u64(),
 		}
 		run := &rows.Runs[i]
-		if run.Pages == 0 || run.Pages > left || run.Pages*run.PerPage > free || run.Linked && run.PerPage == 0 {
+		if run.Pages == 0 || run.Pages > left || run.PerPage > MaxPerPage ||
+			run.Pages*run.PerPage > free || run.Linked && run.PerPage == 0 {
 			r.fail("run of %d pages of %d", run.Pages, run.PerPage)
 		}
 		left -= run.Pages

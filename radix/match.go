@@ -75,11 +75,12 @@ func (m *Match) Deepest(c Class) int {
 // reset makes room for words*64 holders and forgets the last answer.
 func (m *Match) reset(words int) {
 	m.holders, m.listed = m.holders[:0], false
-	if len(m.words) < words {
+	if cap(m.words) < words {
 		m.depth = make([][Classes]uint32, words*64)
 		m.words = make([]matchWord, words)
 		return
 	}
+	m.words = m.words[:words] // fewer than before once holders went
 	clear(m.words)
 }
 

@@ -11,7 +11,6 @@ const (
 	setDirLen   = 1 << 14
 	classShift  = 28
 	setIndex    = 1<<classShift - 1
-	maxHolders  = 1 << 16
 	noSet       = ^uint32(0)
 	levels      = Tiers + 1
 	transitions = 1 << 12

@@ -1,6 +1,10 @@
 package radix
 
-import "sync/atomic"
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+)
 
 // TreeConfig sizes a Tree. The zero value is a good default.
 type TreeConfig struct {
@@ -34,7 +38,7 @@ type Tree struct {
 	facts      pool[factLine]
 	metas      pool[[lineLen]Meta]
 	holders    []*holder
-	free       []Holder
+	free       []Holder // descending: the lowest is used first
 	count      int
 	ends       [endsLen]runEnd // by key
 	spills     []spilled       // 0 is never used
@@ -75,8 +79,12 @@ func NewTree(cfg TreeConfig) *Tree {
 // used again: no Match may be running.
 func (t *Tree) Close() { t.mem.close() }
 
-// AddHolder returns a holder that is not in use. There are at most 65,536;
-// one more panics.
+// MaxHolders is how many holders a tree has at most. Whoever adds holders at
+// the word of a stranger keeps far below it.
+const MaxHolders = 1 << 16
+
+// AddHolder returns the lowest holder that is not in use: a Match looks at every
+// number up to the highest one. Beyond MaxHolders it panics.
 func (t *Tree) AddHolder() Holder {
 	hs := &holder{live: true, byHandle: newTable(&t.blocks), byLine: newTable(&t.blocks)}
 	if n := len(t.free); n > 0 {
@@ -87,7 +95,7 @@ func (t *Tree) AddHolder() Holder {
 	}
 	h := Holder(len(t.holders))
 	hs.id = h
-	if h >= maxHolders {
+	if h >= MaxHolders {
 		panic("invariant: a tree has at most 65,536 holders")
 	}
 	t.holders = append(t.holders, hs)
@@ -95,7 +103,8 @@ func (t *Tree) AddHolder() Holder {
 	return h
 }
 
-// FreeHolder gives back a holder that has no facts.
+// FreeHolder gives back a holder that has no facts. If it was the highest one,
+// matches no longer look so far. O(holders that are free).
 func (t *Tree) FreeHolder(h Holder) {
 	hs := t.holder(h)
 	if hs.count != 0 {
@@ -104,8 +113,22 @@ func (t *Tree) FreeHolder(h Holder) {
 	hs.byHandle.drop()
 	hs.byLine.drop()
 	t.holders[h] = nil
-	t.free = append(t.free, h)
+	n := len(t.holders)
+	for ; n > 0 && t.holders[n-1] == nil; n-- {
+	}
+	if n < len(t.holders) {
+		t.holders = t.holders[:n]
+		t.words.Store(uint32(max(n-1, 0)>>6) + 1)
+		t.free = slices.DeleteFunc(t.free, func(f Holder) bool { return int(f) >= n })
+	}
+	if int(h) < n {
+		at, _ := slices.BinarySearchFunc(t.free, h, func(f, h Holder) int { return cmp.Compare(h, f) })
+		t.free = slices.Insert(t.free, at, h)
+	}
 }
+
+// Width is how many words of 64 holders a Match looks at.
+func (t *Tree) Width() int { return int(t.words.Load()) }
 
 // Expect makes room in an empty holder's table of handles for about so many
 // facts, lest it grow step by step as they come. It takes some 0.3 ms at most

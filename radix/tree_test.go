@@ -237,3 +237,40 @@ func TestColumnsAddUp(t *testing.T) {
 		t.Errorf("columns of %d bytes, %d in all", sum, st.Bytes)
 	}
 }
+
+// TestHoldersGoBack frees the highest holders: a match looks no further than the
+// highest one in use, and the lowest free one is used first.
+func TestHoldersGoBack(t *testing.T) {
+	tree := NewTree(TreeConfig{})
+	const many = 30_000
+	for range many {
+		tree.AddHolder()
+	}
+	keys := []Key{5, 6}
+	tree.Store(100, 0, 1, keys, []uint64{1, 2}, func(Fact) Meta { return 1 })
+	r, m := tree.NewReader(), new(Match)
+	r.Match(keys, m)
+	if got := m.Depth(ClassGPU, 100); got != 2 || tree.Width() < many/64 {
+		t.Fatalf("depth %d, width %d", got, tree.Width())
+	}
+	for h := range Holder(many) {
+		if h != 100 {
+			tree.FreeHolder(h)
+		}
+	}
+	if tree.Width() != 2 {
+		t.Errorf("a match looks at %d words of 64 holders, want 2", tree.Width())
+	}
+	r.Match(keys, m)
+	if got := m.Depth(ClassGPU, 100); got != 2 || len(m.Holders()) != 1 {
+		t.Errorf("depth %d, holders %d", got, m.Holders())
+	}
+	for want := range Holder(150) {
+		if want == 100 {
+			continue
+		}
+		if got := tree.AddHolder(); got != want {
+			t.Fatalf("holder %d, want %d", got, want)
+		}
+	}
+}

@@ -125,20 +125,30 @@ func (b *blocks) Fold(s *crdt.Slot, from crdt.Place, above bool, max int) (next 
 	return next, each * cost
 }
 
-// clear empties the incarnation in O(1): the facts are dropped in steps later.
+// clearNow is how many facts a clear drops at once, some 50 ns each.
+const clearNow = 1024
+
+// clear empties the incarnation. Few facts are dropped at once, and the holder
+// is used on: an engine that clears again and again takes no more of them. Many
+// are dropped in steps later.
 func (b *blocks) clear() {
-	old := b.holder
-	shown := b.ref.shows(old)
-	b.holder = b.x.tree.AddHolder()
+	if n := b.x.tree.Count(b.holder); n <= clearNow {
+		b.x.held += n
+		b.x.tree.Clear(b.holder, n)
+	} else {
+		old := b.holder
+		shown := b.ref.shows(old)
+		b.holder = b.x.tree.AddHolder()
+		if shown {
+			b.ref.show(b.holder)
+		}
+		b.x.drop(old)
+	}
 	b.sum = crdt.Sum{}
 	b.looseFacts, b.anchors, b.spaced, b.spaces = looseFacts{}, anchors{}, nil, nil
 	b.undo, b.order = nil, nil
 	b.ends = [runEnds]runEnd{}
-	if shown {
-		b.ref.show(b.holder)
-	}
 	b.trust()
-	b.x.drop(old)
 }
 
 func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {

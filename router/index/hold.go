@@ -152,6 +152,7 @@ func (x *Index) applyPart(d *crdt.Delta, nowMs int64) crdt.Outcome {
 
 // apply joins a delta in one hold, and in further ones what was put off.
 func (x *Index) apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
+	x.room()
 	out, rest, done, more := x.applyNow(d, nowMs)
 	switch {
 	case !done:

@@ -3,6 +3,7 @@ package index
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/radix"
@@ -22,6 +23,7 @@ type Index struct {
 	tree    *radix.Tree // confirmed facts
 	guesses *radix.Tree // predicted blocks
 	readers sync.Pool
+	crowded atomic.Bool // over maxDropping holders wait to be cleared
 
 	mu       sync.Mutex // guards below; held for a bounded number of facts (I6)
 	ring     *crdt.Ring
@@ -91,7 +93,36 @@ func (x *Index) streamLocked(id crdt.StreamID) *crdt.Stream {
 
 // drop queues a holder's facts for clearing in steps (Maintain). Called with
 // mu held.
-func (x *Index) drop(h radix.Holder) { x.dropping = append(x.dropping, h) }
+func (x *Index) drop(h radix.Holder) {
+	x.dropping = append(x.dropping, h)
+	x.crowded.Store(len(x.dropping) > maxDropping)
+}
+
+// maxDropping is how many holders may wait to be cleared. Each is a number that
+// matches look at, and there are only so many: whoever brings more clears first.
+const maxDropping = 64
+
+// room clears dropped holders in steps until few wait.
+func (x *Index) room() {
+	for x.crowded.Load() {
+		x.locked(func() { x.clearSome(holdFacts) })
+	}
+}
+
+// clearSome clears about max facts of a dropped holder.
+func (x *Index) clearSome(max int) {
+	n := len(x.dropping)
+	if n == 0 {
+		return
+	}
+	h := x.dropping[n-1]
+	x.held += min(max, x.tree.Count(h))
+	if x.tree.Clear(h, max) {
+		x.tree.FreeHolder(h)
+		x.dropping = x.dropping[:n-1]
+	}
+	x.crowded.Store(len(x.dropping) > maxDropping)
+}
 
 // Streams appends the ids of all known streams, sorted.
 func (x *Index) Streams(dst []crdt.StreamID) []crdt.StreamID {

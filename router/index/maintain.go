@@ -13,16 +13,8 @@ import (
 func (x *Index) Maintain(nowMs int64, maxFacts int) (more bool) {
 	dropping := false
 	x.locked(func() {
-		n := len(x.dropping)
-		if dropping = n > 0; !dropping {
-			return
-		}
-		h := x.dropping[n-1]
-		x.held += min(maxFacts, x.tree.Count(h))
-		if x.tree.Clear(h, maxFacts) {
-			x.tree.FreeHolder(h)
-			x.dropping = x.dropping[:n-1]
-		}
+		dropping = len(x.dropping) > 0
+		x.clearSome(maxFacts)
 		more = len(x.dropping) > 0
 	})
 	if dropping {
@@ -55,6 +47,7 @@ type Stats struct {
 	Bytes       int64 // both trees
 	Predicted   int
 	Streams     int
+	Holders     int // incarnations in the tree: shown, loading, or waiting to be cleared
 	Quarantined int
 	Suspect     int // facts older than a lost batch
 	Loose       int // facts whose place in a prompt is not known
@@ -64,7 +57,7 @@ type Stats struct {
 func (x *Index) Stats() (s Stats) {
 	x.locked(func() {
 		t, g := x.tree.Stats(), x.guesses.Stats()
-		s = Stats{Keys: t.Keys, Bytes: t.Bytes + g.Bytes, Predicted: g.Facts, Streams: len(x.streams)}
+		s = Stats{Keys: t.Keys, Holders: t.Holders, Bytes: t.Bytes + g.Bytes, Predicted: g.Facts, Streams: len(x.streams)}
 		for _, st := range x.streams {
 			if b := blocksOf(st); b != nil {
 				s.Facts += int(b.sum.Count)

@@ -49,6 +49,7 @@ func (x *Index) Cut(id crdt.StreamID) *crdt.Snapshot {
 // Join joins a complete staged snapshot: its facts are loaded in steps beside
 // the shown ones and swapped in at once (I3). After an error nothing changed.
 func (x *Index) Join(snap *crdt.Snapshot, nowMs int64) error {
+	x.room()
 	var join *crdt.Joining
 	var err error
 	x.on(snap.Stream, nowMs, func(*crdt.Stream) { join, err = x.streamLocked(snap.Stream).BeginJoin(snap, nowMs) })

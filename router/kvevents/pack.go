@@ -8,9 +8,6 @@ import (
 	"github.com/banyan-llm/banyan/radix"
 )
 
-// maxPagesGrid is how many grid blocks a page may have in a slot.
-const maxPagesGrid = 255
-
 // Root is the root key of an event-fed chain. The model's name is not part of
 // it: holders tell models apart.
 func Root(h *radix.Hasher, lora, salt string) radix.Key { return h.Root("tokens", lora, salt) }
@@ -73,8 +70,9 @@ func (p *Packer) Pack(seq uint64, b *Batch) (crdt.Slot, Packed, error) {
 		case Removed:
 			p.remove(e, &count)
 		case Cleared:
-			p.builder.Clear()
+			p.builder.Clear() // nothing before it is in the slot
 			count.Clears++
+			count.Stored, count.Removed = 0, 0
 		}
 	}
 	s, err := p.builder.Slot(seq, b.TS)
@@ -96,7 +94,7 @@ func (p *Packer) store(e *Event, count *Packed) {
 		Group: e.Group, Main: describesPrefix(e.Kind),
 	}
 	if op.Main && len(e.Tokens) > 0 {
-		if e.BlockSize%p.cfg.Grid != 0 || e.BlockSize/p.cfg.Grid > maxPagesGrid {
+		if e.BlockSize%p.cfg.Grid != 0 || e.BlockSize/p.cfg.Grid > crdt.MaxPerPage {
 			if count.Misfits == 0 {
 				count.Misfit = e.BlockSize
 			}
@@ -165,6 +163,11 @@ func (p *Packer) space(e *Event) uint64 {
 
 // Cure says in plain words what is wrong with a block size and what to do.
 func (c *PackConfig) Cure(blockSize int) string {
+	if blockSize%c.Grid == 0 {
+		return fmt.Sprintf("the engine's blocks of %d tokens are longer than %d blocks of the mesh's grid of %d: "+
+			"its events cannot be used and this replica runs on predictions; start the engine with shorter blocks or the mesh with a larger grid",
+			blockSize, crdt.MaxPerPage, c.Grid)
+	}
 	return fmt.Sprintf("the engine's blocks of %d tokens are no multiple of the mesh's grid of %d: "+
 		"its events cannot be used and this replica runs on predictions; start the engine with %s %d (or a multiple of it)",
 		blockSize, c.Grid, c.Engine.pageFlag(), c.Grid)

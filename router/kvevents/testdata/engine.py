@@ -6,7 +6,7 @@ usage: engine.py bind|connect EVENTS REPLAY LAYOUT TS
 
 LAYOUT is the replay's: 4 (no topic) or 5. TS is the time (s) of batch 0; every
 batch is 1 ms later. stdin: "emit N" publishes N batches, "lose N" only keeps
-them for the replay. stdout: one line of JSON with the bound endpoints, then one
+them for the replay; "clears N" publishes one batch of N clears. stdout: one line of JSON with the bound endpoints, then one
 line for each command done, with the number of batches so far.
 """
 import collections
@@ -43,6 +43,12 @@ def batch(n):
     return b"\x93\xcb" + struct.pack(">d", float(ts) + n / 1000) + b"\x91" + event + b"\x00"
 
 
+def clears(n):
+    """n AllBlocksCleared in one batch."""
+    event = b"\x81" + text(b"type") + text(b"AllBlocksCleared")
+    return b"\x93\xcb" + struct.pack(">d", float(ts) + seq / 1000) + b"\xdd" + struct.pack(">I", n) + n * event + b"\x00"
+
+
 def answer():
     frames = rep.recv_multipart()
     if len(frames) != 3:
@@ -71,10 +77,10 @@ while True:
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
             word, count = line.split()
-            for _ in range(int(count)):
-                payload = batch(seq)
+            for _ in range(1 if word == b"clears" else int(count)):
+                payload = clears(int(count)) if word == b"clears" else batch(seq)
                 kept.append((seq, payload))
-                if word == b"emit":
+                if word != b"lose":
                     pub.send_multipart((topic, struct.pack(">Q", seq), payload))
                 seq += 1
             print(seq, flush=True)
