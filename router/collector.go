@@ -22,7 +22,7 @@ type collector struct {
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, givenUp, rejected                *prometheus.Desc
 	clock, config, queue                        *prometheus.Desc
-	expiry                                      *prometheus.Desc
+	expiry, unknownKinds                        *prometheus.Desc
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
 	spans                                       *prometheus.Desc
 }
@@ -32,30 +32,31 @@ func newCollector(p *Peer) *collector {
 		return prometheus.NewDesc("banyan_"+name, help, labels, nil)
 	}
 	return &collector{
-		peer:        p,
-		inflight:    d("replica_inflight", "This peer's own requests at a replica.", "replica"),
-		up:          d("replica_up", "1 if the replica may get requests.", "replica"),
-		facts:       d("tree_facts", "Confirmed facts in the shared tree."),
-		bytes:       d("tree_bytes", "Bytes of the trees."),
-		predicted:   d("predicted_facts", "Predicted blocks."),
-		quarantined: d("quarantined_streams", "Streams ignored because they restart again and again."),
-		suspect:     d("suspect_facts", "Facts older than a lost batch."),
-		divergent:   d("divergent_streams", "Streams that differ between peers at equal contexts."),
-		viewAge:     d("mesh_view_age_seconds", "Age of what is known of the worst live peer."),
-		ready:       d("ready", "1 if this peer is ready."),
-		drained:     d("draining", "1 if this peer is draining."),
-		snapshots:   d("snapshots_total", "Snapshots joined, by reason.", "reason"),
-		givenUp:     d("mesh_given_up_total", "Replication work given up at a bound, by cause; peers repair it.", "cause"),
-		rejected:    d("mesh_frames_rejected_total", "Frames that no correct peer sends, by cause.", "cause"),
-		clock:       d("clock_offset_seconds", "Largest clock difference to a live peer, shortest way included."),
-		config:      d("config_hash", "Hash of the effective configuration's replicas and policy."),
-		discovery:   d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
-		advised:     d("advised_prefill_per_decode", "Prefill replicas that go with one decode replica at the traffic of this peer; 0 until measured."),
-		expiry:      d("listener_cert_expiry_timestamp_seconds", "When the certificate of a listener ends; far ahead if it speaks no TLS.", "listener"),
-		queue:       d("queue_depth", "Requests waiting for admission."),
-		spans:       d("trace_spans_total", "Spans, by what became of them; none while tracing is off.", "outcome"),
-		queueClass:  d("queue_class_depth", "Requests waiting for admission, by priority class.", "class"),
-		queueOldest: d("queue_oldest_seconds", "Wait so far of the request that waits longest."),
+		peer:         p,
+		inflight:     d("replica_inflight", "This peer's own requests at a replica.", "replica"),
+		up:           d("replica_up", "1 if the replica may get requests.", "replica"),
+		facts:        d("tree_facts", "Confirmed facts in the shared tree."),
+		bytes:        d("tree_bytes", "Bytes of the trees."),
+		predicted:    d("predicted_facts", "Predicted blocks."),
+		quarantined:  d("quarantined_streams", "Streams ignored because they restart again and again."),
+		suspect:      d("suspect_facts", "Facts older than a lost batch."),
+		unknownKinds: d("unknown_cache_groups_total", "Stored blocks left out because their cache group is of a kind this version does not know; streams this peer follows."),
+		divergent:    d("divergent_streams", "Streams that differ between peers at equal contexts."),
+		viewAge:      d("mesh_view_age_seconds", "Age of what is known of the worst live peer."),
+		ready:        d("ready", "1 if this peer is ready."),
+		drained:      d("draining", "1 if this peer is draining."),
+		snapshots:    d("snapshots_total", "Snapshots joined, by reason.", "reason"),
+		givenUp:      d("mesh_given_up_total", "Replication work given up at a bound, by cause; peers repair it.", "cause"),
+		rejected:     d("mesh_frames_rejected_total", "Frames that no correct peer sends, by cause.", "cause"),
+		clock:        d("clock_offset_seconds", "Largest clock difference to a live peer, shortest way included."),
+		config:       d("config_hash", "Hash of the effective configuration's replicas and policy."),
+		discovery:    d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
+		advised:      d("advised_prefill_per_decode", "Prefill replicas that go with one decode replica at the traffic of this peer; 0 until measured."),
+		expiry:       d("listener_cert_expiry_timestamp_seconds", "When the certificate of a listener ends; far ahead if it speaks no TLS.", "listener"),
+		queue:        d("queue_depth", "Requests waiting for admission."),
+		spans:        d("trace_spans_total", "Spans, by what became of them; none while tracing is off.", "outcome"),
+		queueClass:   d("queue_class_depth", "Requests waiting for admission, by priority class.", "class"),
+		queueOldest:  d("queue_oldest_seconds", "Wait so far of the request that waits longest."),
 	}
 }
 
@@ -68,10 +69,15 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	p := c.peer
+	strange := uint64(0)
 	for _, r := range p.fleet.List() {
 		gauge(c.inflight, float64(p.board.inflight(r.Stream)), r.Name())
 		gauge(c.up, oneIf(r.Up()), r.Name())
+		if st, ok := p.ingest.told(r.Stream); ok {
+			strange += st.Counters.UnknownKinds
+		}
 	}
+	ch <- prometheus.MustNewConstMetric(c.unknownKinds, prometheus.CounterValue, float64(strange))
 	for _, f := range p.discovery {
 		gauge(c.discovery, oneIf(f.trouble() == ""), f.source)
 	}

@@ -78,5 +78,21 @@ func tierOf(medium, locality string) (t crdt.Tier, ok bool) {
 // describesPrefix reports whether a cache group of this kind holds the whole
 // prefix, so that its blocks say what a new request can reuse.
 func describesPrefix(kind string) bool {
-	return kind == "" || kind == "full_attention" || kind == "mla_attention"
+	switch kind {
+	case "", "full_attention", "mla_attention", "sink_full_attention":
+		return true
+	}
+	return false
+}
+
+// knownKind reports whether the kind is one whose meaning we know: vLLM 0.32's
+// KVCacheSpecKind without its "unknown". The blocks of a group of any other
+// kind are left out, and an operator is told.
+func knownKind(kind string) bool {
+	switch kind {
+	case "sliding_window", "sliding_window_mla", "mamba", "chunked_local_attention",
+		"encoder_only_attention", "cross_attention":
+		return true
+	}
+	return describesPrefix(kind)
 }

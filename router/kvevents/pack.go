@@ -47,6 +47,9 @@ type Packed struct {
 	Foreign int // events on media that are not this replica's own
 	Misfits int // stores whose block size the grid does not divide
 	Misfit  int // the first such block size
+
+	UnknownKinds int    // stores of cache groups whose kind we do not know: left out
+	UnknownKind  string // the first such kind
 }
 
 // NewPacker checks the configuration.
@@ -88,6 +91,12 @@ func (p *Packer) store(e *Event, count *Packed) {
 	if !own {
 		count.Foreign++
 		return
+	}
+	if !knownKind(e.Kind) {
+		if count.UnknownKinds == 0 {
+			count.UnknownKind = e.Kind
+		}
+		count.UnknownKinds++
 	}
 	op := crdt.Op{
 		Mode: p.cfg.Engine.Mode(), Tier: tier, Space: p.space(e),

@@ -39,6 +39,7 @@ type Counters struct {
 	UnknownFields  uint64
 	ForeignEvents  uint64 // events on media that are not the replica's own
 	MisfitEvents   uint64 // stores whose block size the grid does not divide
+	UnknownKinds   uint64 // stores of cache groups whose kind we do not know
 	StoredBlocks   uint64 // engine blocks
 	RemovedBlocks  uint64
 	Clears         uint64
@@ -53,6 +54,7 @@ func (c *Counters) add(b *Batch, p Packed) {
 	c.UnknownFields += uint64(b.Unknown)
 	c.ForeignEvents += uint64(p.Foreign)
 	c.MisfitEvents += uint64(p.Misfits)
+	c.UnknownKinds += uint64(p.UnknownKinds)
 	c.StoredBlocks += uint64(p.Stored)
 	c.RemovedBlocks += uint64(p.Removed)
 	c.Clears += uint64(p.Clears)

@@ -63,6 +63,7 @@ type Subscriber struct {
 	tracker *Tracker
 	began   time.Time // the tracker's time 0: setting the wall clock does not move it
 	fit     fitness
+	strange bool   // an unknown cache group was logged
 	conn    uint64 // the connection messages are taken from
 	player  player
 	ready   Delivery // gathered, not yet delivered
@@ -255,6 +256,9 @@ func (s *Subscriber) message(ctx context.Context, m zmtp.Message) {
 		return
 	case m.Kind == zmtp.Up || m.Conn > s.conn:
 		s.conn, s.fit = m.Conn, fitness{}
+		s.mu.Lock()
+		s.status.Warning = "" // it may be another engine now
+		s.mu.Unlock()
 		s.step(ctx, Connected{}, m.At)
 	}
 	if m.Kind != zmtp.Data {
@@ -317,7 +321,15 @@ func (s *Subscriber) slot(f Frame, at time.Time) (crdt.Slot, bool) {
 		return slot, false
 	}
 	s.fit.add(p)
+	if p.UnknownKind != "" && !s.strange {
+		s.strange = true
+		s.log.Warn("cache group of an unknown kind: its blocks are left out", "kind", p.UnknownKind)
+	}
 	s.mu.Lock()
+	if p.UnknownKind != "" {
+		s.status.Warning = fmt.Sprintf("its cache has a group of the kind %q, which this version of banyan does not know: "+
+			"the blocks of that group are left out", p.UnknownKind)
+	}
 	s.status.Counters.add(b, p)
 	s.status.LastEvent, s.status.Layout, s.status.Rank = at, b.Layout, b.Rank
 	s.mu.Unlock()
