@@ -306,6 +306,9 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 			s.State, s.Detail = "unusable", why
 		} else if facts.Engine == "" {
 			s.State, s.Detail = "idle", "its engine is not known yet"
+		} else if facts.Elsewhere != "" {
+			s.Detail = fmt.Sprintf("the engine says that it publishes at %s, which is not the host of its URL: predictions only; "+
+				"set events: to that address if it is right", facts.Elsewhere)
 		} else if _, heard := g.peer.index.Prior(r.Stream); heard && g.peer.config().Ingest.Token != "" {
 			s.State, s.Detail = "ok", "events come by HTTP"
 		} else if facts.Engine == kvevents.TRTLLM.String() && facts.Events == "" {

@@ -155,6 +155,8 @@ func (p *Peer) detected(q *console.Replica, r *fleet.Replica, s crdt.Scrape, now
 
 func (p *Peer) streamStatus(r *fleet.Replica, d crdt.Digest) console.Stream {
 	s := p.ingest.status(r)
+	f := r.Facts()
+	s.Events, s.EventsFrom, s.Replay = f.Events, f.EventsFrom, f.Replay
 	c := d.Context
 	s.Epoch, s.Anchor, s.Floor, s.Lost = c.Epoch, c.Anchor, c.Floor, len(c.Voids)+len(c.Lost)
 	s.Holes = len(p.index.Holes(r.Stream))

@@ -104,6 +104,10 @@ type Stream struct {
 	Linked      uint64   `json:"linked"`
 	Digest      string   `json:"digest"` // context and facts in 16 hex digits; equal on converged peers
 	LastEventMs *int64   `json:"last_event_age_ms"`
+
+	Events     string `json:"events,omitempty"`      // where they are read
+	EventsFrom string `json:"events_from,omitempty"` // configured, or the endpoint that told
+	Replay     string `json:"replay,omitempty"`
 }
 
 // Mesh is how well the peers agree.

@@ -64,8 +64,11 @@ func (f *Fleet) inquire(ctx context.Context, r *Replica) (settled bool) {
 	if q.facts.Engine == "" {
 		q.identify()
 	}
-	if q.facts.Engine == sglang {
+	switch q.facts.Engine {
+	case sglang:
 		q.askInfo()
+	case vllm:
+		q.askSources()
 	}
 	if q.facts.BlockSize == 0 && q.facts.Engine != "" {
 		q.askMetrics(metricsOf(q.facts.Engine))
@@ -80,11 +83,7 @@ func (f *Fleet) inquire(ctx context.Context, r *Replica) (settled bool) {
 	if q.open && before.Engine != "" && before.EngineFrom != fromConfig {
 		return false // half an answer does not undo a whole one
 	}
-	if r.note(q.facts) {
-		f.cfg.Logger.Info("engine known", "replica", r.Name(), "engine", q.facts.Engine, "engine_from", q.facts.EngineFrom,
-			"block_size", q.facts.BlockSize, "events", q.facts.Events, "events_from", q.facts.EventsFrom)
-		f.changed()
-	}
+	f.learned(r, q.facts)
 	return !q.open
 }
 
@@ -146,10 +145,8 @@ func (q *inquiry) askInfo() {
 		q.facts.BlockSize, q.facts.BlockFrom = info.blockSize, fromInfo
 	}
 	q.facts.Capacity, q.facts.Ranks = info.capacity, info.ranks
-	if q.facts.Events == "" && info.events != "" {
-		q.facts.Events, q.facts.EventsFrom = info.events, fromInfo
-		q.facts.Replay, q.facts.Topic = info.replay, info.topic
-	}
+	q.publishes(fromInfo, info.events, info.replay, info.topic)
+	q.facts.Loads, q.facts.LoadTopic = info.loads, info.loadTopic
 }
 
 // askMetrics reads a metrics page for the engine's name, page and capacity.

@@ -132,6 +132,7 @@ func TestSGLangTellsItsEvents(t *testing.T) {
 		"its own address":    {info: `{"kv_events":{"endpoint_host":"10.1.2.3","endpoint_port_base":5557}}`, events: "tcp://10.1.2.3:5557"},
 		"IPv6":               {info: `{"kv_events":{"endpoint_host":"[fd00::1]","endpoint_port_base":5557}}`},
 		"the option's text":  {info: `{"kv_events_config":"{\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:6000\",\"replay_endpoint\":\"tcp://*:7000\"}"}`, events: "tcp://10.1.2.3:6000", replay: "tcp://10.1.2.3:7000"},
+		"ports of 0.5.23":    {info: `{"kv_events":{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5557,"replay_endpoint_port_base":5600,"load_endpoint_port_base":5559,"load_topic":"load","topic":""}}`, rank: 1, events: "tcp://10.1.2.3:5558", replay: "tcp://10.1.2.3:5601"},
 		"off":                {info: `{"kv_events":{"publisher":"null","endpoint_host":"*","endpoint_port_base":5557}}`},
 		"none":               {info: `{"kv_events":null}`},
 		"our own loopback":   {info: `{"kv_events":{"endpoint_host":"127.0.0.1","endpoint_port_base":6379}}`},

@@ -14,6 +14,10 @@ type Facts struct {
 	EventsFrom string // configured, or the endpoint that told
 	Replay     string // replay endpoint
 	Topic      string // SUB prefix
+	Elsewhere  string // PUB endpoint that the engine told and that is not on its host; not followed
+
+	Loads     string // where SGLang publishes its load; empty: nowhere known
+	LoadTopic string // SUB prefix there
 }
 
 // Where facts come from.
@@ -22,6 +26,7 @@ const (
 	fromNowhere = "assumed" // the engine answered every question and told nothing
 	fromModels  = "/v1/models"
 	fromInfo    = "/server_info"
+	fromSources = "/kv_event_sources"
 	fromVersion = "/version"
 )
 
@@ -30,7 +35,7 @@ const Poll = "poll"
 
 // configured are the facts of a spec, before the engine was asked.
 func (s *Spec) configured() Facts {
-	f := Facts{Engine: s.Engine, Events: s.Events, Replay: s.Replay, Topic: s.Topic}
+	f := Facts{Engine: s.Engine, Events: s.dialed(s.Events), Replay: s.dialed(s.Replay), Topic: s.Topic}
 	if f.Engine == engineAuto {
 		f.Engine = ""
 	}

@@ -22,6 +22,7 @@ type Config struct {
 	Probe  time.Duration // between health probes of a replica that is up; default 2 s
 	Models time.Duration // between looks at /v1/models; default 10 s
 	Scrape time.Duration // between scrapes of an owned replica; default 500 ms
+	Again  time.Duration // between questions where a known engine publishes; default 15 s
 	// SlowStart is how long a replica that came up, or was discovered late, gets
 	// less than its part; 0: no slow start.
 	SlowStart time.Duration
@@ -59,6 +60,9 @@ func New(cfg Config) *Fleet {
 	}
 	if cfg.Scrape == 0 {
 		cfg.Scrape = 500 * time.Millisecond
+	}
+	if cfg.Again == 0 {
+		cfg.Again = 15 * time.Second
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 )
@@ -22,6 +21,8 @@ type serverInfo struct {
 	events    string
 	replay    string
 	topic     string
+	loads     string // where LoadStat is published
+	loadTopic string
 }
 
 // errInfo says that a /server_info was no such thing, without its content.
@@ -48,6 +49,12 @@ type wireEvents struct {
 	Host      string `json:"endpoint_host"`
 	Port      int    `json:"endpoint_port_base"`
 	Replay    string `json:"replay_endpoint"`
+
+	// Since 0.5.23; the ports of rank 0, as endpoint_port_base.
+	ReplayPort int    `json:"replay_endpoint_port_base"`
+	LoadPort   int    `json:"load_endpoint_port_base"`
+	LoadTopic  string `json:"load_topic"`
+
 	Topic     string `json:"topic"`
 	BlockSize int    `json:"block_size"`
 	Ranks     int    `json:"dp_size"` // that publish
@@ -117,45 +124,21 @@ func (info *serverInfo) follow(w *wireEvents, base string, rank int) {
 	if w.Publisher != "" && w.Publisher != "zmq" || w.Ranks > 0 && rank >= w.Ranks {
 		return
 	}
-	endpoint := w.Endpoint
-	if w.Host != "" && w.Port > 0 {
-		endpoint = "tcp://" + net.JoinHostPort(strings.Trim(w.Host, "[]"), strconv.Itoa(w.Port))
+	endpoint, replay := w.Endpoint, w.Replay
+	host := strings.Trim(w.Host, "[]")
+	at := func(port int) string { return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port)) }
+	if host != "" && w.Port > 0 {
+		endpoint = at(w.Port)
+		if w.ReplayPort > 0 {
+			replay = at(w.ReplayPort)
+		}
+		if w.LoadPort > 0 {
+			info.loads, info.loadTopic = reachable(at(w.LoadPort), base, rank), w.LoadTopic
+		}
 	}
 	info.events = reachable(endpoint, base, rank)
 	if info.events != "" {
 		info.topic = w.Topic
-		info.replay = reachable(w.Replay, base, rank)
+		info.replay = reachable(replay, base, rank)
 	}
-}
-
-// reachable turns an endpoint as the engine binds it into one to dial: any
-// interface means the host of the replica's URL. A host told outright counts
-// only if it is that host: an engine must not send a router elsewhere. Where it
-// differs, the configuration names the endpoint.
-func reachable(endpoint, base string, rank int) string {
-	address, ok := strings.CutPrefix(endpoint, "tcp://")
-	if !ok {
-		return ""
-	}
-	i := strings.LastIndexByte(address, ':')
-	if i < 0 {
-		return ""
-	}
-	host := strings.Trim(address[:i], "[]")
-	port, err := strconv.Atoi(address[i+1:])
-	if err != nil || port < 1 || port+rank > 65535 || rank < 0 {
-		return ""
-	}
-	u, err := url.Parse(base)
-	if err != nil {
-		return ""
-	}
-	switch host {
-	case "*", "0.0.0.0", "::", "":
-		host = u.Hostname()
-	case u.Hostname():
-	default:
-		return ""
-	}
-	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port+rank))
 }

@@ -58,10 +58,10 @@ type watcher struct {
 	fleet   *Fleet
 	replica *Replica
 
-	models, load, inquiry chore
-	known                 bool  // the engine answered every question
-	asked                 int64 // the rise it was asked after
-	noLoads               bool  // SGLang without /v1/loads
+	models, load, inquiry, again chore
+	known                        bool  // the engine answered every question
+	asked                        int64 // the rise it was asked after
+	noLoads                      bool  // SGLang without /v1/loads
 }
 
 // watch follows one replica until ctx ends.
@@ -97,6 +97,9 @@ func (w *watcher) step(ctx context.Context, now time.Time) {
 	if !w.known && w.inquiry.due(now) {
 		w.known = f.inquire(ctx, r)
 		w.inquiry.done(time.Now(), 0, w.known)
+		w.again.done(time.Now(), f.cfg.Again, true)
+	} else if w.known && w.again.due(now) {
+		w.again.done(time.Now(), f.cfg.Again, f.askAgain(ctx, r))
 	}
 	if r.Engine() != "" && w.load.due(now) && (f.cfg.Owned == nil || f.cfg.Owned(r.Stream)) {
 		ok := w.readLoad(ctx)
