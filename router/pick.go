@@ -148,7 +148,8 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, re
 				q.Header = http.Header{"Authorization": {"Bearer " + at.Spec.Credentials}}
 			}
 		}
-	case body.Endpoint == openai.Responses, body.Endpoint == openai.Embeddings:
+	case body.Previous != "": // the prompt goes on from one that only its holder knows
+	case body.Endpoint.Salted():
 		q.Text = body.AppendCanonical
 	}
 	pr := &prompt{keys: p.tokens.Keys(ctx, &q)}

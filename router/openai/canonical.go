@@ -16,22 +16,49 @@ const (
 )
 
 // AppendCanonical appends the prompt as text for text-mode block keys: tools,
-// then messages with their roles, or the first text prompt as it is. Model,
-// adapter and salt are not in it: they are the namespace. O(size of prompt).
+// then the system prompt, then messages with their roles, or the first text
+// prompt as it is. Model, adapter and salt are not in it: they are the
+// namespace. O(size of prompt).
 func (r *Request) AppendCanonical(dst []byte) []byte {
 	if r.Tools != nil {
 		dst = appendValue(append(dst, markTools), r.Tools)
 	}
 	switch {
-	case r.Messages != nil:
-		return appendMessages(dst, r.Messages)
-	case r.Prompt.Kind == TextPrompt:
-		return append(dst, r.Prompt.Text...)
-	case r.Prompt.Kind == ItemsPrompt:
-		if instructions := r.body.get("instructions"); instructions != nil {
+	case r.System != nil:
+		dst = appendValue(append(dst, markMessage), r.System)
+	case r.Endpoint == Responses:
+		if instructions := r.body.get("instructions"); instructions != nil && !isNull(instructions) {
 			dst = appendValue(append(dst, markMessage), instructions)
 		}
+	}
+	switch {
+	case r.Messages != nil:
+		return appendMessages(dst, r.Messages)
+	case r.Prompt.Kind == TextPrompt && r.Endpoint == Responses:
+		// A text is short for one message of the user's, and the next turn
+		// spells it so.
+		dst = append(append(dst, markMessage, markField), "user"...)
+		return append(append(dst, markField), r.Prompt.Text...)
+	case r.Prompt.Kind == TextPrompt:
+		dst = append(dst, r.Prompt.Text...)
+	case r.Prompt.Kind == ItemsPrompt:
 		return appendMessages(dst, r.Prompt.Items)
+	}
+	return r.appendSecond(dst)
+}
+
+// seconds are the other halves of the pairs that rerank and score compare.
+var seconds = []string{"documents", "items", "data_2", "text_2"}
+
+// appendSecond appends what is compared with the first text.
+func (r *Request) appendSecond(dst []byte) []byte {
+	if r.Endpoint != Rerank && r.Endpoint != Score {
+		return dst
+	}
+	for _, name := range seconds {
+		if value := r.body.get(name); value != nil {
+			return appendValue(append(dst, markField), value)
+		}
 	}
 	return dst
 }

@@ -79,7 +79,7 @@ func TestCanonicalPrompts(t *testing.T) {
 		{Completions, `{"prompt":"plain \u0041"}`, "plain A"},
 		{Completions, `{"prompt":["first","second"]}`, "first"},
 		{Completions, `{"prompt":[1,2]}`, ""},
-		{Responses, `{"input":"x"}`, "x"},
+		{Responses, `{"input":"x"}`, "\xf9\xfauser\xfax"},
 		{Responses, `{"input":[{"role":"user","content":"x"}],"instructions":"i"}`, "\xf9i\xf9\xfauser\xfax"},
 	} {
 		if got := mustParse(t, c.endpoint, c.body).AppendCanonical(nil); string(got) != c.want {

@@ -31,7 +31,7 @@ func ParseChunk(data []byte) Chunk {
 		c.Done = string(bytes.TrimSpace(data)) == "[DONE]"
 		return c
 	}
-	var response []byte
+	var response []byte // of the responses API, or Anthropic's message
 	_, err := eachMember(data, i, 0, func(key, value []byte) error {
 		switch string(key) {
 		case `"choices"`:
@@ -42,8 +42,12 @@ func ParseChunk(data []byte) Chunk {
 			c.Failed = !isNull(value)
 		case `"type"`:
 			c.readType(value)
-		case `"response"`:
+		case `"response"`, `"message"`:
 			response = value
+		case `"delta"`:
+			c.readStopReason(value)
+		case `"meta_info"`:
+			c.Token, c.Usage = true, readUsage(value)
 		}
 		return nil
 	})
@@ -57,7 +61,20 @@ func ParseChunk(data []byte) Chunk {
 	return c
 }
 
-// readType reads the event type of the responses API.
+// readStopReason reads the end of an answer of Anthropic's.
+func (c *Chunk) readStopReason(value []byte) {
+	if value[0] != '{' {
+		return
+	}
+	_, _ = eachMember(value, 0, 1, func(key, value []byte) error {
+		if string(key) == `"stop_reason"` && value[0] == '"' {
+			c.Finish = finishReason(value)
+		}
+		return nil
+	})
+}
+
+// readType reads the event type of the responses API and of Anthropic's.
 func (c *Chunk) readType(value []byte) {
 	switch string(value) {
 	case `"response.completed"`:
@@ -66,6 +83,10 @@ func (c *Chunk) readType(value []byte) {
 		c.Finish = "length"
 	case `"response.failed"`, `"error"`:
 		c.Failed = true
+	case `"content_block_delta"`:
+		c.Token = true
+	case `"message_stop"`:
+		c.Done = true
 	default:
 		c.Token = c.Token || bytes.HasPrefix(value, []byte(`"response.`)) && bytes.HasSuffix(value, []byte(`.delta"`))
 	}
@@ -93,6 +114,8 @@ func (c *Chunk) readChoice(key, value []byte) error {
 		}
 	case `"text"`:
 		c.Token = true
+	case `"token_ids"`:
+		c.Token = c.Token || value[0] == '[' && value[skipSpace(value, 1)] != ']'
 	case `"delta"`:
 		if value[0] == '{' {
 			c.Token = c.Token || deltaHasToken(value)
@@ -131,6 +154,10 @@ func finishReason(raw []byte) string {
 		return "tool_calls"
 	case `"abort"`:
 		return "abort"
+	case `"end_turn"`:
+		return "end_turn"
+	case `"tool_use"`:
+		return "tool_use"
 	}
 	return clip(unquote(raw))
 }

@@ -52,6 +52,50 @@ func (e *Error) Body() []byte {
 	return append(body, '\n')
 }
 
+// BodyFor is Body in the shape that clients of the endpoint read: Anthropic's
+// is {"type":"error","error":{"type","message"}}.
+func (e *Error) BodyFor(endpoint Endpoint) []byte {
+	if !endpoint.Anthropic() {
+		return e.Body()
+	}
+	type inner struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	}
+	body, err := json.Marshal(struct {
+		Type  string `json:"type"`
+		Error inner  `json:"error"`
+	}{"error", inner{anthropicType(e.Status), e.Error()}})
+	if err != nil {
+		panic("invariant: an error of strings marshals: " + err.Error())
+	}
+	return append(body, '\n')
+}
+
+// anthropicType is how Anthropic names what a status means.
+func anthropicType(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "authentication_error"
+	case http.StatusForbidden:
+		return "permission_error"
+	case http.StatusNotFound:
+		return "not_found_error"
+	case http.StatusRequestEntityTooLarge:
+		return "request_too_large"
+	case http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case http.StatusServiceUnavailable:
+		return "overloaded_error"
+	case http.StatusGatewayTimeout:
+		return "timeout_error"
+	}
+	if status >= http.StatusInternalServerError {
+		return "api_error"
+	}
+	return TypeInvalid
+}
+
 func nullable(s string) *string {
 	if s == "" {
 		return nil

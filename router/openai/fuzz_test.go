@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -14,6 +15,10 @@ var bodies = []string{
 	`{"prompt":[1,2,3],"max_tokens":10}`, `{"prompt":[[1],[2,3]]}`, `{"prompt":["a","b"],"n":2}`, `{"input":[{"role":"user"}]}`,
 	`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"x":-1.5e+10,"y":[true,false,null],"z":{"":{}}}`, "{\"a\":\"\\n\\/\\\"\"}",
 	`{"messages":[],"stream_options":{"include_usage":false},"vllm_xargs":{"kv_transfer_params":1}}`,
+	`{"system":"be brief","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}],"metadata":{"user_id":"u"},"max_tokens":"8"}`,
+	`{"instructions":"be brief","input":"hi","previous_response_id":"resp_1","conversation":{"id":"c"},"prompt_cache_key":"k"}`,
+	`{"messages":[[{"role":"user","content":"a"}],[]]}`, `{"token_ids":[1,2],"sampling_params":{"max_tokens":3,"extra_args":{"kv_transfer_params":{}}}}`,
+	`{"query":"q","documents":["a","b"],"logit_bias":{"1":-Infinity}}`, "\ufeff{}",
 	`{"messages":[` + strings.Repeat(`[`, 200), `{"max_tokens":1e400,"messages":[]}`, "{\"a\":\"12345678\x00\"}", `{"a":00}`,
 }
 
@@ -22,12 +27,12 @@ var bodies = []string{
 // nothing else.
 func FuzzParse(f *testing.F) {
 	for _, body := range bodies {
-		for endpoint := Other; endpoint <= Tokenize; endpoint++ {
+		for endpoint := Other; endpoint < endpoints; endpoint++ {
 			f.Add(byte(endpoint), []byte(body))
 		}
 	}
 	f.Fuzz(func(t *testing.T, endpoint byte, body []byte) {
-		r, err := Parse(Endpoint(endpoint%6), body)
+		r, err := Parse(Endpoint(endpoint)%endpoints, body)
 		if err != nil {
 			var e *Error
 			if !errors.As(err, &e) || e.Status != 400 || e.Message == "" {
@@ -35,11 +40,13 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+		body = bytes.TrimPrefix(body, []byte("\ufeff"))
 		var twin map[string]json.RawMessage
-		if err := json.Unmarshal(body, &twin); err != nil {
+		if err := json.Unmarshal(body, &twin); err != nil && !pythonNumber(body) {
 			t.Fatalf("accepted what encoding/json refuses: %v", err)
+		} else if err == nil {
+			checkTwin(t, r, twin)
 		}
-		checkTwin(t, r, twin)
 		if !bytes.Equal(r.Bytes(), body) {
 			t.Fatal("I2: unedited bytes differ")
 		}
@@ -48,23 +55,32 @@ func FuzzParse(f *testing.F) {
 		edited.StripInternal()
 		edited.AskUsage()
 		edited.Set("model", []byte(`"new"`))
-		if !json.Valid(edited.Bytes()) || !json.Valid(r.PromptBody()) {
+		if !pythonNumber(body) && (!json.Valid(edited.Bytes()) || !json.Valid(r.PromptBody())) {
 			t.Fatalf("an edit broke the body: %s", edited.Bytes())
 		}
-		again, err := Parse(Endpoint(endpoint%6), edited.Bytes())
+		again, err := Parse(Endpoint(endpoint)%endpoints, edited.Bytes())
 		if err != nil {
 			t.Fatalf("the edited body does not parse: %v", err)
 		}
 		for _, m := range again.body.members {
 			switch m.name {
-			case "model", "stream_options", "vllm_xargs", "extra_args", "extra_body":
+			case "model", "stream_options":
 			default:
+				if slices.Contains(carriers, m.name) {
+					continue
+				}
 				if isInternal(m.name) || !bytes.Equal(m.value, r.Get(m.name)) {
 					t.Fatalf("I2: %q is %s, was %s", m.name, m.value, r.Get(m.name))
 				}
 			}
 		}
 	})
+}
+
+// pythonNumber reports whether a body may hold one of the three numbers that
+// Python's JSON has and encoding/json has not.
+func pythonNumber(body []byte) bool {
+	return bytes.Contains(body, []byte("NaN")) || bytes.Contains(body, []byte("Infinity"))
 }
 
 // checkTwin compares fields with what encoding/json reads.
@@ -121,7 +137,7 @@ func FuzzSkipValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		end, err := skipValue(b, skipSpace(b, 0), 0)
 		valid := err == nil && skipSpace(b, end) == len(b)
-		if want := json.Valid(b); valid != want && !errors.Is(err, errDepth) {
+		if want := json.Valid(b); valid != want && !errors.Is(err, errDepth) && !pythonNumber(b) {
 			t.Fatalf("%q: valid %v, encoding/json says %v", b, valid, want)
 		}
 	})
@@ -131,6 +147,9 @@ func FuzzSkipValue(f *testing.F) {
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n"), uint8(7), uint8(100))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}],\"usage\":null}\r\n\r\n: c\r\r"), uint8(1), uint8(30))
+	f.Add([]byte("event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":3}}}\n\n"), uint8(9), uint8(200))
+	f.Add([]byte("event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"cache_read_input_tokens\":2}}\n\n"), uint8(9), uint8(200))
+	f.Add([]byte("data: {\"type\":\"response.completed\",\"response\":{\"usage\":{\"input_tokens\":3,\"input_tokens_details\":{\"cached_tokens\":1}}}}\n\n"), uint8(9), uint8(200))
 	f.Add([]byte("data: {\"usage\":1,\ndata: \"a\":2}\n\n"), uint8(3), uint8(5))
 	f.Fuzz(func(t *testing.T, stream []byte, step, limit uint8) {
 		s := Scanner{Limit: int(limit) + 1}

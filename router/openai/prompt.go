@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"math"
+	"slices"
 )
 
 // PromptKind says in which of its forms a prompt came.
@@ -28,115 +29,118 @@ type Prompt struct {
 	Size int
 }
 
-// maxPrompts bounds a batch. OpenAI allows 2,048.
-const maxPrompts = 4096
+// promptFields are the fields with the prompt, by endpoint. What pairs hold
+// besides the first of each pair follows it in the canonical text.
+var promptFields = [endpoints][]string{
+	Completions: {"prompt"}, Tokenize: {"prompt"}, Embeddings: {"input"}, Responses: {"input"},
+	Classify: {"input"}, Pooling: {"input"}, Generate: {"token_ids"}, SGLGenerate: {"text", "input_ids"},
+	Rerank: {"query"}, Score: {"queries", "data_1", "text_1"},
+}
 
-// readPrompt reads the field prompt, or input of the other endpoints.
-func (r *Request) readPrompt(m *member) error {
-	if (m.name == "prompt") != (r.Endpoint == Completions || r.Endpoint == Tokenize) {
-		return nil
+// readPrompt reads a field that is a prompt in a form that a router knows;
+// other forms leave no prompt, and the engine judges them.
+func (r *Request) readPrompt(m *member) {
+	if !slices.Contains(promptFields[r.Endpoint], m.name) {
+		return
 	}
-	p := &r.Prompt
+	p := Prompt{}
 	switch m.value[0] {
 	case '"':
 		p.Kind, p.Count, p.Text = TextPrompt, 1, unquote(m.value)
 		p.Size = len(p.Text)
-		return nil
 	case '[':
-		return p.readList(m, r.Endpoint)
+		if !p.readList(m.value, r.Endpoint) {
+			return
+		}
+	default:
+		return
 	}
-	if r.Endpoint == Embeddings {
-		return nil // multimodal forms differ by engine; it will judge
-	}
-	return Invalid(m.name, "must be a string or an array")
+	r.Prompt = p
 }
 
 // readList reads a list by the type of its first element, which all others
 // must share.
-func (p *Prompt) readList(m *member, endpoint Endpoint) error {
-	body := m.value[skipSpace(m.value, 1):]
-	switch c := body[0]; {
+func (p *Prompt) readList(list []byte, endpoint Endpoint) bool {
+	switch c := list[skipSpace(list, 1)]; {
 	case c == ']':
-		return Invalid(m.name, "must not be empty")
-	case endpoint == Responses || endpoint == Embeddings && c == '{':
-		p.Kind, p.Count, p.Items, p.Size = ItemsPrompt, 1, m.value, len(m.value)
-		return nil
+		return false
+	case endpoint == Responses || c == '{' && endpoint != Completions:
+		p.Kind, p.Count, p.Items, p.Size = ItemsPrompt, 1, list, len(list)
+		return true
 	case c == '-' || c-'0' < 10:
 		p.Kind, p.Count = TokenPrompt, 1
-		var err error
-		p.Tokens, err = readTokens(m.name, m.value)
+		var ok bool
+		p.Tokens, ok = readTokens(list)
 		p.Size = len(p.Tokens)
-		return err
+		return ok
 	case c == '"':
 		p.Kind = TextPrompt
-		return p.readBatch(m, p.addText)
+		return p.readBatch(list, p.addText)
 	case c == '[':
 		p.Kind = TokenPrompt
-		return p.readBatch(m, p.addTokens)
+		return p.readBatch(list, p.addTokens)
 	}
-	return Invalid(m.name, "must be an array of strings, of token ids or of arrays of token ids")
+	return false
 }
 
-func (p *Prompt) readBatch(m *member, add func(name string, value []byte) error) error {
-	_, err := eachElement(m.value, 0, 1, func(value []byte) error {
-		if p.Count == maxPrompts {
-			return Invalid(m.name, "has too many prompts")
+func (p *Prompt) readBatch(list []byte, add func(value []byte) bool) bool {
+	_, err := eachElement(list, 0, 1, func(value []byte) error {
+		if p.Count++; !add(value) {
+			return errShort
 		}
-		p.Count++
-		return add(m.name, value)
+		return nil
 	})
-	if err != nil {
-		return asInvalid(m.name, "", err)
-	}
-	return nil
+	return err == nil
 }
 
-func (p *Prompt) addText(name string, value []byte) error {
+func (p *Prompt) addText(value []byte) bool {
 	if value[0] != '"' {
-		return Invalid(name, "must hold strings only")
+		return false
 	}
 	p.Size += len(value) - 2
 	if p.Count == 1 {
 		p.Text = unquote(value)
 	}
-	return nil
+	return true
 }
 
-func (p *Prompt) addTokens(name string, value []byte) error {
+func (p *Prompt) addTokens(value []byte) bool {
 	if value[0] != '[' {
-		return Invalid(name, "must hold arrays of token ids only")
+		return false
 	}
-	tokens, err := readTokens(name, value)
-	if err != nil {
-		return err
-	}
+	tokens, ok := readTokens(value)
 	p.Size += len(tokens)
 	if p.Count == 1 {
 		p.Tokens = tokens
 	}
-	return nil
+	return ok
 }
 
-// readTokens reads a checked JSON array of integers from 0 to 2^32-1.
-func readTokens(name string, value []byte) ([]uint32, error) {
-	tokens := make([]uint32, 0, bytes.Count(value, []byte{','})+1)
+// readTokens reads a checked JSON array of integers from 0 to 2^32-1; ok is
+// false if anything else is in it.
+func readTokens(value []byte) (tokens []uint32, ok bool) {
+	tokens = make([]uint32, 0, bytes.Count(value, []byte{','})+1)
 	for i := skipSpace(value, 1); value[i] != ']'; {
 		var id uint64
 		start := i
 		for ; value[i]-'0' < 10; i++ {
 			if id = id*10 + uint64(value[i]-'0'); id > math.MaxUint32 {
-				return nil, Invalid(name, "has a token id over 4294967295")
+				return nil, false
+			}
+		}
+		if value[i] == '.' { // 5.0 is an integer to pydantic
+			for i++; value[i] == '0'; i++ {
 			}
 		}
 		if i == start || !endsElement(value[i]) {
-			return nil, Invalid(name, "must hold token ids (integers from 0) only")
+			return nil, false
 		}
 		tokens = append(tokens, uint32(id))
 		if i = skipSpace(value, i); value[i] == ',' {
 			i = skipSpace(value, i+1)
 		}
 	}
-	return tokens, nil
+	return tokens, true
 }
 
 // endsElement reports whether c may follow an array's element.

@@ -1,47 +1,10 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
-	"math"
-	"slices"
-	"strconv"
 	"unicode/utf8"
 )
-
-// Endpoint is the API a body is for: it says where the prompt is.
-type Endpoint uint8
-
-// The endpoints a router reads prompts of. Other is everything else.
-const (
-	Other Endpoint = iota
-	Chat
-	Completions
-	Embeddings
-	Responses
-	Tokenize
-)
-
-// EndpointOf names the endpoint that a URL path stands for.
-func EndpointOf(path string) Endpoint {
-	switch path {
-	case "/v1/chat/completions":
-		return Chat
-	case "/v1/completions":
-		return Completions
-	case "/v1/embeddings":
-		return Embeddings
-	case "/v1/responses":
-		return Responses
-	case "/tokenize":
-		return Tokenize
-	}
-	return Other
-}
-
-// Path is the URL path of the endpoint, "" for Other.
-func (e Endpoint) Path() string {
-	return [...]string{"", "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/tokenize"}[e]
-}
 
 // Request is one parsed body: what routing needs, decoded once, and the raw
 // bytes of everything else. The decoded fields are what the client sent and
@@ -50,7 +13,8 @@ type Request struct {
 	Endpoint Endpoint
 	Model    string
 	Prompt   Prompt // completions' prompt, embeddings' and responses' input
-	Messages []byte // chat: the raw array; nil if there is none
+	Messages []byte // the raw array, of a batch that of its first conversation; nil if there is none
+	System   []byte // Messages: the raw system prompt, a string or a list of blocks; nil if there is none
 	Tools    []byte // raw; nil if missing or null
 
 	Stream       bool
@@ -61,13 +25,19 @@ type Request struct {
 	User      string
 	CacheSalt string
 	LoRA      string // lora_path, or lora_name
+	Previous  string // previous_response_id: the prompt continues a stored one
+	Session   string // which conversation this is, as the body says; see readSession
 
 	body object
 }
 
-// Parse reads one body. The error, if any, is an *Error that names the field.
-// The Request keeps body: do not write to it afterwards. O(len(body)).
+// Parse reads one body. It refuses only what no engine would parse, or what two
+// parsers may read differently; what fields hold is the engine's to judge. The
+// error, if any, is an *Error that names the field. The Request keeps body: do
+// not write to it afterwards. O(len(body)).
 func Parse(endpoint Endpoint, body []byte) (*Request, error) {
+	// json.loads takes a byte order mark, and editors on Windows write one.
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if !utf8.Valid(body) {
 		return nil, Invalid("", "the body is not valid UTF-8")
 	}
@@ -81,9 +51,7 @@ func Parse(endpoint Endpoint, body []byte) (*Request, error) {
 		return nil, asInvalid("", "the body is not valid JSON: ", err)
 	}
 	r := &Request{Endpoint: endpoint, N: 1, body: o}
-	if err := r.read(); err != nil {
-		return nil, err
-	}
+	r.read()
 	return r, nil
 }
 
@@ -97,143 +65,111 @@ func asInvalid(param, prefix string, err error) error {
 }
 
 // read decodes the fields that routing looks at.
-func (r *Request) read() error {
+func (r *Request) read() {
 	for i := range r.body.members {
-		m := &r.body.members[i]
-		if isNull(m.value) {
-			continue
-		}
-		if err := r.readMember(m); err != nil {
-			return err
+		if m := &r.body.members[i]; !isNull(m.value) {
+			r.readMember(m)
+			r.readPrompt(m)
 		}
 	}
-	return r.require()
+	r.readSession()
 }
 
-func (r *Request) readMember(m *member) error {
+func (r *Request) readMember(m *member) {
 	switch m.name {
 	case "model":
-		return readString(m, &r.Model)
+		r.Model = laxString(m.value)
 	case "user":
-		return readString(m, &r.User)
+		r.User = laxString(m.value)
 	case "cache_salt":
-		return readString(m, &r.CacheSalt)
-	case "lora_path", "lora_name":
-		if m.value[0] == '"' { // SGLang also takes lists, one a prompt
-			r.LoRA = unquote(m.value)
-		}
+		r.CacheSalt = laxString(m.value)
+	case "lora_path", "lora_name": // SGLang also takes lists, one a prompt
+		r.LoRA = laxString(m.value)
+	case "previous_response_id":
+		r.Previous = laxString(m.value)
 	case "stream":
-		return readBool(m, &r.Stream)
+		r.Stream = laxBool(m.value)
 	case "stream_options":
-		return r.readStreamOptions(m)
+		r.readStreamOptions(m.value)
 	case "max_tokens", "max_completion_tokens", "max_output_tokens":
-		return r.readMaxTokens(m)
+		r.readMaxTokens(m.name, m.value)
+	case "sampling_params":
+		r.readSampling(m.value)
 	case "n":
-		return readCount(m, &r.N)
-	case "tools":
-		if m.value[0] != '[' {
-			return Invalid(m.name, "must be an array")
+		if n, ok := laxCount(m.value); ok && n > 0 {
+			r.N = n
 		}
-		r.Tools = m.value
+	case "tools":
+		if m.value[0] == '[' {
+			r.Tools = m.value
+		}
+	case "system":
+		if r.Endpoint.Anthropic() {
+			r.System = m.value
+		}
 	case "messages":
-		return r.readMessages(m)
-	case "prompt", "input":
-		return r.readPrompt(m)
+		r.readMessages(m.value)
 	}
-	return nil
-}
-
-// require refuses a body that has no prompt in any form an engine knows.
-func (r *Request) require() error {
-	missing := func(names ...string) bool {
-		return !slices.ContainsFunc(names, func(name string) bool { return r.body.find(name) >= 0 })
-	}
-	switch {
-	case r.Endpoint == Chat && missing("messages", "prompt_token_ids", "input_ids"):
-		return Invalid("messages", "the field is required")
-	case r.Endpoint == Completions && missing("prompt", "prompt_embeds"):
-		return Invalid("prompt", "the field is required")
-	case r.Endpoint == Embeddings && missing("input", "messages"):
-		return Invalid("input", "the field is required")
-	}
-	return nil
 }
 
 func isNull(value []byte) bool { return value[0] == 'n' }
 
-func readString(m *member, to *string) error {
-	if m.value[0] != '"' {
-		return Invalid(m.name, "must be a string")
+// readMaxTokens: max_tokens is the oldest of its names, and loses to the newer
+// ones whatever the order.
+func (r *Request) readMaxTokens(name string, value []byte) {
+	if n, ok := laxCount(value); ok && (r.MaxTokens == 0 || name != "max_tokens") {
+		r.MaxTokens = n
 	}
-	*to = unquote(m.value)
-	return nil
 }
 
-func readBool(m *member, to *bool) error {
-	if m.value[0] != 't' && m.value[0] != 'f' {
-		return Invalid(m.name, "must be true or false")
+// readSampling reads what the generate endpoints keep in an object of its own.
+func (r *Request) readSampling(value []byte) {
+	if value[0] != '{' || r.Endpoint != Generate && r.Endpoint != SGLGenerate {
+		return
 	}
-	*to = m.value[0] == 't'
-	return nil
-}
-
-// readCount reads an integer of at least 0, as far as an int32 reaches; what
-// is larger says "no limit" and is cut to that.
-func readCount(m *member, to *int) error {
-	if c := m.value[0]; c != '-' && c-'0' >= 10 {
-		return Invalid(m.name, "must be an integer")
-	}
-	n, err := strconv.ParseInt(string(m.value), 10, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		n = math.MaxInt32
-	case err != nil:
-		return Invalid(m.name, "must be an integer")
-	}
-	if m.value[0] == '-' && n != 0 {
-		return Invalid(m.name, "must not be negative")
-	}
-	*to = int(min(n, math.MaxInt32))
-	return nil
-}
-
-func (r *Request) readMaxTokens(m *member) error {
-	if r.MaxTokens > 0 && m.name == "max_tokens" {
-		var ignored int // the newer field wins, whatever the order
-		return readCount(m, &ignored)
-	}
-	return readCount(m, &r.MaxTokens)
-}
-
-func (r *Request) readStreamOptions(m *member) error {
-	if m.value[0] != '{' {
-		return Invalid(m.name, "must be an object")
-	}
-	options, err := parseObject(m.value, 1)
-	if err != nil {
-		return asInvalid(m.name, "", err)
-	}
-	if i := options.find("include_usage"); i >= 0 && !isNull(options.members[i].value) {
-		return readBool(&options.members[i], &r.IncludeUsage)
-	}
-	return nil
-}
-
-func (r *Request) readMessages(m *member) error {
-	if m.value[0] != '[' {
-		return Invalid(m.name, "must be an array")
-	}
-	_, err := eachElement(m.value, 0, 1, func(value []byte) error {
-		if value[0] != '{' {
-			return Invalid(m.name, "must be an array of objects")
+	_, _ = eachMember(value, 0, 1, func(key, value []byte) error {
+		switch n, ok := laxCount(value); string(key) {
+		case `"max_tokens"`, `"max_new_tokens"`:
+			if ok {
+				r.MaxTokens = n
+			}
+		case `"n"`:
+			if ok && n > 0 {
+				r.N = n
+			}
 		}
 		return nil
 	})
-	if err != nil {
-		return asInvalid(m.name, "", err)
+}
+
+func (r *Request) readStreamOptions(value []byte) {
+	if value[0] != '{' {
+		return
 	}
-	r.Messages = m.value
-	return nil
+	if options, err := parseObject(value, 1); err == nil {
+		if asked := options.get("include_usage"); asked != nil {
+			r.IncludeUsage = laxBool(asked)
+		}
+	}
+}
+
+// readMessages keeps a list of messages; of a batch of conversations the first
+// one, by which the batch is routed.
+func (r *Request) readMessages(value []byte) {
+	if value[0] != '[' {
+		return
+	}
+	r.Messages = value
+	if r.Endpoint != ChatBatch {
+		return
+	}
+	r.Messages = nil
+	_, _ = eachElement(value, 0, 1, func(conversation []byte) error {
+		if r.Prompt.Count++; r.Messages == nil && conversation[0] == '[' {
+			r.Messages = conversation
+		}
+		return nil
+	})
 }
 
 // Opaque wraps a body that is not read: it renders as it is and tells nothing.

@@ -51,6 +51,12 @@ func skipValue(b []byte, i, depth int) (int, error) {
 		return skipObject(b, i, depth)
 	case c == '[':
 		return skipArray(b, i, depth)
+	case c == 'N': // Python's json writes and reads these three
+		return skipWord(b, i, "NaN")
+	case c == 'I':
+		return skipWord(b, i, "Infinity")
+	case c == '-' && i+1 < len(b) && b[i+1] == 'I':
+		return skipWord(b, i, "-Infinity")
 	case c == '-' || c-'0' < 10:
 		return skipNumber(b, i)
 	case c == 't':

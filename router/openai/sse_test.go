@@ -135,6 +135,23 @@ func TestParseChunk(t *testing.T) {
 			"response end", `{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":1,"input_tokens_details":{"cached_tokens":0}}}}`,
 			Chunk{Finish: "stop", Usage: Usage{Known: true, Prompt: 3, Completion: 1, CachedKnown: true}},
 		},
+		{"messages delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`, Chunk{Token: true}},
+		{"messages stop", `{"type":"message_stop"}`, Chunk{Done: true}},
+		{"messages error", `{"type":"error","error":{"type":"overloaded_error","message":"x"}}`, Chunk{Failed: true}},
+		{
+			"messages start", `{"type":"message_start","message":{"id":"m","usage":{"input_tokens":9,"output_tokens":0}}}`,
+			Chunk{Usage: Usage{Known: true, Prompt: 9}},
+		},
+		{
+			"messages end", `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":3,"output_tokens":1,"cache_read_input_tokens":4,"cache_creation_input_tokens":2}}`,
+			Chunk{HasUsage: true, Finish: "end_turn", Usage: Usage{Known: true, Prompt: 9, Completion: 1, Cached: 4, CachedKnown: true}},
+		},
+		{"ids", `{"choices":[{"index":0,"token_ids":[7]}]}`, Chunk{Token: true}},
+		{"no ids", `{"choices":[{"index":0,"token_ids":[]}]}`, Chunk{}},
+		{
+			"sglang", `{"text":"a","meta_info":{"prompt_tokens":5,"completion_tokens":1,"cached_tokens":4}}`,
+			Chunk{Token: true, Usage: Usage{Known: true, Prompt: 5, Completion: 1, Cached: 4, CachedKnown: true}},
+		},
 		{
 			"absurd counts", `{"choices":[],"usage":{"prompt_tokens":-5,"completion_tokens":1e9,"prompt_tokens_details":{"cached_tokens":99999999999}}}`,
 			Chunk{OnlyUsage: true, HasUsage: true, Usage: Usage{Known: true}},

@@ -22,7 +22,7 @@ func ParseUsage(body []byte) Usage {
 	var u Usage
 	if i := skipSpace(body, 0); i < len(body) && body[i] == '{' {
 		_, _ = eachMember(body, i, 0, func(key, value []byte) error {
-			if string(key) == `"usage"` {
+			if name := string(key); name == `"usage"` || name == `"meta_info"` {
 				u = readUsage(value)
 			}
 			return nil
@@ -31,14 +31,35 @@ func ParseUsage(body []byte) Usage {
 	return u
 }
 
-// readUsage reads the usage object of chat and completions, and that of
-// responses with its own names.
+// Then is the usage of a stream that told u and then later: each figure as it
+// was told last. Anthropic's streams tell the prompt at the start and the output
+// at the end.
+func (u Usage) Then(later Usage) Usage {
+	if !later.Known {
+		return u
+	}
+	if later.Prompt == 0 {
+		later.Prompt = u.Prompt
+	}
+	if later.Completion == 0 {
+		later.Completion = u.Completion
+	}
+	if !later.CachedKnown {
+		later.Cached, later.CachedKnown = u.Cached, u.CachedKnown
+	}
+	return later
+}
+
+// readUsage reads the usage object of every API: chat and completions, responses
+// with names of its own, Anthropic's, whose input_tokens are without those read
+// from the cache or written to it, and SGLang's meta_info.
 func readUsage(value []byte) Usage {
 	var u Usage
 	if value[0] != '{' {
 		return u
 	}
 	u.Known = true
+	apart := 0 // tokens of the prompt told beside input_tokens
 	_, _ = eachMember(value, 0, 1, func(key, value []byte) error {
 		switch string(key) {
 		case `"prompt_tokens"`, `"input_tokens"`:
@@ -47,9 +68,18 @@ func readUsage(value []byte) Usage {
 			u.Completion, _ = readTokenCount(value)
 		case `"prompt_tokens_details"`, `"input_tokens_details"`:
 			u.readDetails(value)
+		case `"cached_tokens"`:
+			u.Cached, u.CachedKnown = readTokenCount(value)
+		case `"cache_read_input_tokens"`:
+			u.Cached, u.CachedKnown = readTokenCount(value)
+			apart += u.Cached
+		case `"cache_creation_input_tokens"`:
+			n, _ := readTokenCount(value)
+			apart += n
 		}
 		return nil
 	})
+	u.Prompt += apart
 	return u
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/banyan-llm/banyan/router/openai"
 )
 
 // bufferBytes is what one read from a replica takes at most.
@@ -104,7 +106,7 @@ func (x *exchange) remaining() time.Duration {
 // repeatable reports whether a request may run twice. Inference may; what
 // else POSTs to the engine do is unknown.
 func (x *exchange) repeatable() bool {
-	return x.call.Endpoint.Path() != "" || x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
+	return x.call.Endpoint != openai.Other || x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
 }
 
 // giveUp answers for a call without an answer: as the last try failed, or as
@@ -201,10 +203,7 @@ func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 		body = body.Clone()
 		t.asked = body.AskUsage()
 	}
-	path := x.call.Endpoint.Path()
-	if path == "" {
-		path = (&url.URL{Path: x.call.Path}).EscapedPath()
-	}
+	path := (&url.URL{Path: x.call.Path}).EscapedPath() // some endpoints have several
 	raw := body.Bytes()
 	req, err := http.NewRequestWithContext(ctx, x.r.Method, strings.TrimSuffix(t.target.URL, "/")+path, bytes.NewReader(raw))
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/banyan-llm/banyan/router/openai"
 )
 
 // maxClientID bounds the client's request id that is echoed, in bytes.
@@ -112,9 +110,7 @@ func (x *exchange) inbound(from http.Header, target *Target) {
 // isolate puts the tenant into the cache salt, so that tenants share neither
 // the engine's blocks nor ours. A missing tenant is a tenant of its own.
 func isolate(call *Call) {
-	switch call.Endpoint {
-	case openai.Chat, openai.Completions, openai.Responses:
-	default:
+	if !call.Endpoint.Salted() {
 		return
 	}
 	salt := "tenant:" + strconv.Itoa(len(call.Tenant)) + ":" + call.Tenant

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/banyan-llm/banyan/router/openai"
 )
 
 // Hedge sends a streamed request to a second replica when the first one takes
@@ -70,7 +72,7 @@ func (w *waits) percentile() (time.Duration, bool) {
 // there is to be none.
 func (x *exchange) patience(t *try) (time.Duration, bool) {
 	h := &x.cfg.Hedge
-	if !h.on() || x.call.Attempt > 0 || t.target.NoHedge || !x.call.Body.Stream || x.call.Endpoint.Path() == "" {
+	if !h.on() || x.call.Attempt > 0 || t.target.NoHedge || !x.call.Body.Stream || x.call.Endpoint == openai.Other {
 		return 0, false
 	}
 	wait := h.After

@@ -112,7 +112,6 @@ func TestRefusals(t *testing.T) {
 		{"media type", "POST", "/v1/chat/completions", plainChat, form, 415, "unsupported_media_type"},
 		{"oversize", "POST", "/v1/chat/completions", `{"a":"` + strings.Repeat("x", 1000) + `"}`, nil, 413, "request_too_large"},
 		{"malformed", "POST", "/v1/chat/completions", `{"model":`, nil, 400, "invalid_request"},
-		{"wrong type", "POST", "/v1/chat/completions", `{"model":5,"messages":[]}`, nil, 400, "invalid_request"},
 		{"not utf-8", "POST", "/v1/chat/completions", "{\"messages\":[],\"a\":\"\xff\"}", nil, 400, "invalid_request"},
 		{"unknown model", "POST", "/v1/chat/completions", `{"model":"unknown","messages":[]}`, nil, 404, "model_not_found"},
 		{"no such model", "GET", "/v1/models/none", "", nil, 404, "model_not_found"},

@@ -87,15 +87,14 @@ func (x *exchange) answer(status int) {
 // operation is GenAI's name of an endpoint.
 func operation(e openai.Endpoint) string {
 	switch e {
-	case openai.Chat, openai.Responses:
+	case openai.Chat, openai.ChatBatch, openai.Responses, openai.Messages:
 		return "chat"
-	case openai.Completions:
+	case openai.Completions, openai.Generate, openai.SGLGenerate:
 		return "text_completion"
 	case openai.Embeddings:
 		return "embeddings"
-	case openai.Tokenize:
+	case openai.Tokenize, openai.CountTokens:
 		return "tokenize"
-	case openai.Other:
 	}
 	return "other"
 }
