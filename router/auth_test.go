@@ -101,7 +101,7 @@ func TestTenantsGetNoPathThatCannotBeIsolated(t *testing.T) {
 	for isolate, want := range map[string]int{"": 200, "X-Tenant": 404} {
 		h := guarding(t, func(c *Config) { c.IsolateBy = isolate }).guardClients(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for path, code := range map[string]int{
-			"/v1/messages": want, "/v1/score": want, "/v1/chat/completions": 200, "/v1/completions": 200, "/v1/responses": 200, "/v1/embeddings": 200, "/tokenize": 200,
+			"/v1/files": want, "/v1/audio/speech": want, "/v1/messages": 200, "/v1/score": 200, "/v1/chat/completions": 200, "/v1/completions": 200, "/v1/responses": 200, "/v1/embeddings": 200, "/tokenize": 200,
 		} {
 			w := httptest.NewRecorder()
 			if h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, nil)); w.Code != code {
