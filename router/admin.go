@@ -97,7 +97,7 @@ func (p *Peer) serveIntent(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, fmt.Errorf("no replica %q; banyan status (GET /v1/status) lists them", name))
 		return
 	}
-	p.board.setIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
+	p.loads.SetIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
 	p.mesh.intentChanged()
 	p.log.Info("operator intent", "replica", name, "action", verb)
 	writeJSON(w, http.StatusOK, map[string]string{"replica": name, "state": verb})

@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
@@ -66,54 +66,33 @@ func (c *AdmissionConfig) proxy() proxy.Admission {
 	}
 }
 
-// bar is what makes a replica full.
-type bar struct {
-	*AdmissionConfig
-	peers int
-	place int // of this peer among them, from 0
-	grid  int
-}
-
-func (p *Peer) bar(now time.Time) bar {
+// limit is the capacity limit of a replica as this peer sees it now.
+func (p *Peer) limit(now time.Time) *load.Limit {
 	cfg, seen := p.config(), p.seen(now)
-	return bar{&cfg.Admission, seen.peers, seen.place, cfg.Grid}
-}
-
-// part is how many of a replica's ReplicaLimit are this peer's in any case, at
-// least one. The parts of all peers make up the limit; what does not divide
-// goes to other peers at every replica.
-func (b *bar) part(id crdt.StreamID) int {
-	peers := max(b.peers, 1)
-	part, rest := b.ReplicaLimit/peers, b.ReplicaLimit%peers
-	if rest > 0 {
-		turn := uint32(0)
-		for i := range len(id) {
-			turn = turn*31 + uint32(id[i])
-		}
-		if (b.place+int(turn)%peers)%peers < rest {
-			part++
-		}
+	a := &cfg.Admission
+	return &load.Limit{
+		ReplicaLimit: a.ReplicaLimit, EngineQueue: a.EngineQueue, KVLoad: a.KVLoad,
+		Peers: seen.peers, Rank: seen.rank, Grid: cfg.Grid,
 	}
-	return max(part, 1)
 }
 
-// barTo is what a try may not pass: a retry goes wherever it can.
-func (p *Peer) barTo(call *proxy.Call, now time.Time) *bar {
+// limitFor is the limit that a try must keep; nil for none: a retry goes
+// wherever it can.
+func (p *Peer) limitFor(call *proxy.Call, now time.Time) *load.Limit {
 	if call.Attempt > 0 || !p.config().Admission.on() {
 		return nil
 	}
-	b := p.bar(now)
-	return &b
+	return p.limit(now)
 }
 
-// roomy keeps the candidates that are not full. In a pool of two roles at
+// hasCapacity keeps the candidates that are not full. In a pool of two roles at
 // least one replica that decodes must be left.
-func (p *Peer) roomy(s *scratch, call *proxy.Call, now time.Time) error {
-	bar := p.barTo(call, now)
-	if bar == nil {
+func (p *Peer) hasCapacity(s *scratch, call *proxy.Call, now time.Time) error {
+	limit := p.limitFor(call, now)
+	if limit == nil {
 		return nil
 	}
-	p.board.roomy(s, *bar, p.clock.ms(now))
+	s.cands = p.loads.WithCapacity(s.cands, s.entries, limit, p.clock.ms(now))
 	for i := range s.cands {
 		if s.replicas[s.cands[i].Index].Spec.Role != "prefill" {
 			return nil
@@ -125,71 +104,27 @@ func (p *Peer) roomy(s *scratch, call *proxy.Call, now time.Time) error {
 	return proxy.ErrSaturated
 }
 
-// room is how many more requests the replicas of a model take now; any number
+// headroom is how many more requests the replicas of a model take now; any number
 // if none serves it, for then Pick has an answer.
-func (p *Peer) room(model string) int {
+func (p *Peer) headroom(model string) int {
 	if !p.config().Admission.on() {
 		return math.MaxInt
 	}
 	now := time.Now()
-	bar, sum, some := p.bar(now), 0, false
+	limit, sum, some := p.limit(now), 0, false
 	for _, r := range p.fleet.List() {
-		if r.Spec.Kind == "pool" || r.Spec.Role == "prefill" && p.config().Routing.Disagg.On() || !r.Up() || p.board.draining(r.Stream) {
+		if r.Spec.Kind == "pool" || r.Spec.Role == "prefill" && p.config().Routing.Disagg.On() || !r.Up() || p.loads.Draining(r.Stream) {
 			continue
 		}
 		if _, ok := r.Serves(model); ok || model == "" {
 			some = true
-			sum += p.board.room(r.Stream, bar, p.clock.ms(now))
+			sum += p.loads.Headroom(r.Stream, limit, p.clock.ms(now))
 		}
 	}
 	if !some {
 		return math.MaxInt
 	}
 	return sum
-}
-
-// roomy drops the candidates that are full.
-func (b *board) roomy(s *scratch, bar bar, nowMs int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	kept := s.cands[:0]
-	for i := range s.cands {
-		if b.roomLocked(s.places[i], bar, nowMs) > 0 {
-			kept = append(kept, s.cands[i])
-		}
-	}
-	s.cands = kept
-}
-
-func (b *board) room(id crdt.StreamID, bar bar, nowMs int64) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.roomLocked(b.placeLocked(id), bar, nowMs)
-}
-
-// plenty is the room of a replica that no figure bounds.
-const plenty = 1 << 20
-
-// roomLocked is how many more requests a replica takes from this peer. Of a
-// limit in requests every peer has its part for itself, or a peer whose
-// requests end elsewhere would wait for ever; so for a moment there may be
-// nearly twice as many.
-func (b *board) roomLocked(pl *place, bar bar, nowMs int64) int {
-	sum, room := pl.total.Load(), plenty
-	scrape, told := &pl.scrape, pl.told
-	if bar.EngineQueue > 0 && told && fresh(scrape, b.wall(nowMs), scrapeFreshMs) {
-		room = min(room, max(0, bar.EngineQueue-int(scrape.Waiting)))
-	}
-	if bar.KVLoad > 0 && scrape.Capacity > 0 {
-		if tokens := sum.Blocks*int64(bar.grid) + sum.Tokens; float64(tokens) >= bar.KVLoad*float64(scrape.Capacity) {
-			return 0
-		}
-	}
-	if bar.ReplicaLimit > 0 {
-		own := &pl.reg
-		room = min(room, max(0, bar.ReplicaLimit-int(sum.Waiting+sum.Streams), bar.part(pl.id)-int(own.Waiting+own.Streams)))
-	}
-	return room
 }
 
 // waited counts a request that could not be dispatched at once.

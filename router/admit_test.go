@@ -3,13 +3,10 @@ package router
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/banyan-llm/banyan/crdt"
 )
 
 // eventually waits for what must come true.
@@ -77,72 +74,6 @@ func TestRequestsWaitWhileReplicasAreFull(t *testing.T) {
 	q := d.peer.queueStatus()
 	if q.Waiting != 0 || q.Outcomes["admitted"]-before < 16 || q.Refused() != 0 {
 		t.Errorf("%+v", q)
-	}
-}
-
-// TestWhatMakesAReplicaFull: each figure alone.
-func TestWhatMakesAReplicaFull(t *testing.T) {
-	b := newBoard(crdt.PeerID{1}, newClock())
-	id := crdt.NewStreamID("http://a", 0)
-	nowMs := int64(1_000_000)
-	for range 3 {
-		b.dispatch(&share{id: id, tokens: 100, blocks: 10}, nowMs)
-	}
-	b.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: {Version: uint64(nowMs), Waiting: 5, Capacity: 1000}})
-	for _, c := range []struct {
-		cfg   AdmissionConfig
-		peers int
-		nowMs int64
-		want  int
-	}{
-		{AdmissionConfig{}, 1, nowMs, plenty},
-		{AdmissionConfig{ReplicaLimit: 4}, 1, nowMs, 1},
-		{AdmissionConfig{ReplicaLimit: 3}, 1, nowMs, 0},
-		{AdmissionConfig{ReplicaLimit: 2}, 4, nowMs, 0},
-		{AdmissionConfig{EngineQueue: 5}, 1, nowMs, 0},
-		{AdmissionConfig{EngineQueue: 8}, 1, nowMs, 3},
-		{AdmissionConfig{EngineQueue: 5}, 1, nowMs + scrapeFreshMs, plenty}, // an old word says nothing
-		{AdmissionConfig{KVLoad: .3}, 1, nowMs, 0},
-		{AdmissionConfig{KVLoad: .31}, 1, nowMs, plenty},
-		{AdmissionConfig{KVLoad: .31, ReplicaLimit: 3}, 1, nowMs, 0},
-	} {
-		if got := b.room(id, bar{AdmissionConfig: &c.cfg, peers: c.peers, grid: 16}, c.nowMs); got != c.want {
-			t.Errorf("%+v of %d peers: room for %d, want %d", c.cfg, c.peers, got, c.want)
-		}
-	}
-	// Another peer holds them all: this one still has its part.
-	other := newBoard(crdt.PeerID{2}, newClock())
-	other.JoinLoads(crdt.PeerID{1}, b.OwnLoads(nil, false))
-	if got := other.room(id, bar{AdmissionConfig: &AdmissionConfig{ReplicaLimit: 3}, peers: 1, grid: 16}, nowMs); got != 3 {
-		t.Errorf("a peer's own part of 3: %d", got)
-	}
-}
-
-// TestPartsMakeUpTheLimit: all peers together have no more places for their own
-// than a replica has, but for one each; and the odd ones are not always the
-// same peers'.
-func TestPartsMakeUpTheLimit(t *testing.T) {
-	for _, c := range []struct{ limit, peers, want int }{{6, 3, 6}, {4, 3, 4}, {64, 7, 64}, {1, 1, 1}, {5, 0, 5}, {2, 5, 5}} {
-		odd := map[int]bool{} // who ever had more than others
-		for replica := range 50 {
-			sum, parts := 0, make([]int, max(c.peers, 1))
-			for place := range parts {
-				b := bar{AdmissionConfig: &AdmissionConfig{ReplicaLimit: c.limit}, peers: c.peers, place: place}
-				parts[place] = b.part(crdt.NewStreamID(fmt.Sprintf("http://10.0.0.%d:8000", replica), 0))
-				sum += parts[place]
-			}
-			for place, part := range parts {
-				odd[place] = odd[place] || part > slices.Min(parts)
-			}
-			if sum != c.want {
-				t.Errorf("%d places among %d peers: parts %v", c.limit, c.peers, parts)
-			}
-		}
-		for place, more := range odd {
-			if c.limit > c.peers && c.limit%max(c.peers, 1) > 0 && !more {
-				t.Errorf("%d places among %d peers: number %d never has more", c.limit, c.peers, place)
-			}
-		}
 	}
 }
 

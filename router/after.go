@@ -142,5 +142,5 @@ func (p *Peer) announced(n *notice) {
 // computed elsewhere.
 func (p *Peer) announce(t *ticket, hit int, now time.Time) {
 	p.mesh.loadChanged(true)
-	p.after.add(notice{id: t.share.id, keys: t.keys, hit: hit, atMs: p.clock.ms(now)})
+	p.after.add(notice{id: t.cost.Replica, keys: t.keys, hit: hit, atMs: p.clock.ms(now)})
 }

@@ -71,7 +71,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	p := c.peer
 	strange := uint64(0)
 	for _, r := range p.fleet.List() {
-		gauge(c.inflight, float64(p.board.inflight(r.Stream)), r.Name())
+		gauge(c.inflight, float64(p.loads.InFlight(r.Stream)), r.Name())
 		gauge(c.up, oneIf(r.Up()), r.Name())
 		if st, ok := p.ingest.told(r.Stream); ok {
 			strange += st.Counters.UnknownKinds

@@ -55,14 +55,14 @@ func (d *departures) due(list []*fleet.Replica, now time.Time, known func(crdt.S
 func (p *Peer) forgetDeparted(now time.Time) {
 	known := func(id crdt.StreamID) bool {
 		_, ok := p.index.Prior(id)
-		return ok || p.board.knows(id)
+		return ok || p.loads.Known(id)
 	}
 	for _, id := range p.departed.due(p.fleet.List(), now, known) {
-		if p.board.inflight(id) > 0 {
+		if p.loads.InFlight(id) > 0 {
 			continue // its last streams still run
 		}
 		p.index.Forget(id)
-		p.board.forget(id)
+		p.loads.ForgetReplica(id)
 		p.log.Info("replica forgotten", "stream", string(id))
 	}
 }

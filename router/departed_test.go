@@ -55,18 +55,3 @@ func TestReplicasThatStayAwayAreForgotten(t *testing.T) {
 		t.Errorf("%v is remembered for ever", d.gone)
 	}
 }
-
-func TestAForgottenReplicaLeavesNothing(t *testing.T) {
-	b := newBoard(crdt.PeerID{1}, newClock())
-	id := crdt.NewStreamID("http://r", 0)
-	b.dispatch(&share{id: id}, 1)
-	b.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: {Version: 1}})
-	b.setIntent(id, true, 1)
-	if !b.knows(id) {
-		t.Fatal("nothing to forget")
-	}
-	b.forget(id)
-	if b.knows(id) || b.loads.Sum(id).Waiting != 0 || !b.draining(id) {
-		t.Error("load must go and the operator's word must stay")
-	}
-}

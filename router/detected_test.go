@@ -71,7 +71,7 @@ func TestSlowStartLowersTheWeightOfACandidate(t *testing.T) {
 			t.Errorf("%s has weight %v, want %v", name, c.Weight, want)
 		}
 	}
-	p.board.setIntent(p.fleet.Get("10.0.0.2:80").Stream, true, 1)
+	p.loads.SetIntent(p.fleet.Get("10.0.0.2:80").Stream, true, 1)
 	if c := toldOf(p, p.fleet.Get("10.0.0.2:80"), now); c.Weight != 0 {
 		t.Errorf("a drained replica has weight %v while it starts", c.Weight)
 	}

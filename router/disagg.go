@@ -81,7 +81,7 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 			return nil, proxy.ErrNoReplica
 		}
 		c := &s.pools.Whole[split.Whole.Pos]
-		t := p.countIn(s.replicas[c.Index], c, pr, split.Whole, p.barTo(call, now), now)
+		t := p.countIn(s.replicas[c.Index], c, pr, split.Whole, p.limitFor(call, now), now)
 		if t == nil {
 			return nil, proxy.ErrSaturated
 		}
@@ -96,7 +96,7 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 	booked := split.Decode
 	booked.Prefill, booked.Matched = 0, pr.keys.Tokens
 	t := p.ticket(s.replicas[to.Index], to, pr, booked, now)
-	p.board.join(&t.share, p.clock.ms(now))
+	p.loads.Add(&t.cost, p.clock.ms(now))
 	p.announce(t, -1, now)
 	t.predicted, t.alone, t.prompt = split.Decode.Predicted, split.Decode, pr
 	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
@@ -198,10 +198,10 @@ func (p *Peer) endLead(t *ticket, how leg, usage openai.Usage, now time.Time) {
 	took := now.Sub(l.at)
 	p.metrics.legs.WithLabelValues(string(how)).Inc()
 	if how == legAnswered {
-		p.board.firstToken(&l.share, p.clock.ms(now))
-		p.board.learn(l.share.id, policy.Sample{Predicted: l.predicted, Prefill: l.share.prefill, Seen: took.Seconds()})
+		p.loads.FirstToken(&l.cost, p.clock.ms(now))
+		p.loads.Learn(l.cost.Replica, policy.Sample{Predicted: l.predicted, Prefill: l.cost.Prefill, Seen: took.Seconds()})
 	}
-	p.board.leave(&l.share, usage.Prompt, usage.Cached)
+	p.loads.Remove(&l.cost, usage.Prompt, usage.Cached)
 	p.mesh.loadChanged(false)
 	switch how {
 	case legAnswered, legRefused:
@@ -230,7 +230,7 @@ func (p *Peer) blameLead(t *ticket, err error, now time.Time) {
 func (p *Peer) fallBack(t *ticket, now time.Time) {
 	t.fellBack, t.prompt.whole = true, true
 	t.at, t.matched = now, t.alone.Matched
-	p.board.raise(&t.share, t.alone.Prefill, int64(max(1, t.keys.Tokens-t.alone.Matched)))
+	p.loads.Resize(&t.cost, t.alone.Prefill, int64(max(1, t.keys.Tokens-t.alone.Matched)))
 	p.mesh.loadChanged(true)
 }
 

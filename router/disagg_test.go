@@ -97,9 +97,9 @@ func (d *duo) idle() {
 	d.t.Helper()
 	eventually(d.t, "no request is in flight", func() bool { return d.api.Stats().InFlight == 0 })
 	for _, r := range d.peer.fleet.List() {
-		for end := time.Now().Add(20 * time.Second); d.peer.board.inflight(r.Stream) != 0; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); d.peer.loads.InFlight(r.Stream) != 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				d.t.Errorf("R1: %d requests stay at %s", d.peer.board.inflight(r.Stream), r.Name())
+				d.t.Errorf("R1: %d requests stay at %s", d.peer.loads.InFlight(r.Stream), r.Name())
 				break
 			}
 		}

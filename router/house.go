@@ -17,14 +17,14 @@ type ageView struct {
 	worst  float64 // ms of silence, of the live peers when it was taken
 	median float64
 	peers  int // live ones, this peer included
-	place  int // of this peer among them, in the order of their ids
+	rank   int // of this peer among them, in the order of their ids
 	list   []gossip.PeerInfo
 }
 
 // refreshAges takes the core's view of its peers. The core runs in the mesh's
 // loop, so this asks the loop and takes the answer when it comes.
 func (p *Peer) refreshAges(ctx context.Context) {
-	p.board.decay(p.clock.ms(time.Now()))
+	p.loads.Decay(p.clock.ms(time.Now()))
 	p.mesh.inspect(ctx, func(core *gossip.Core) {
 		v := ageView{at: time.Now(), peers: 1, list: core.Peers()}
 		var silent []float64
@@ -32,7 +32,7 @@ func (p *Peer) refreshAges(ctx context.Context) {
 			if info.Member {
 				v.peers++
 				if info.ID.Less(p.id) {
-					v.place++
+					v.rank++
 				}
 				v.worst = max(v.worst, float64(info.ViewAge))
 				silent = append(silent, float64(info.ViewAge))
@@ -69,7 +69,7 @@ type ages struct {
 	load  float64 // of the others' load: the delay of a frame, or the worst silence
 	index float64 // of the tree: the median peer's, so that one silent peer does not blind all
 	peers int
-	place int // of this peer among them, from 0, the same to all of them
+	rank  int // of this peer among them, from 0, the same to all of them
 }
 
 // seen works out how old the views are now.
@@ -85,7 +85,7 @@ func (p *Peer) seen(now time.Time) ages {
 		}
 		return frameMs
 	}
-	return ages{load: age(v.worst), index: age(v.median), peers: v.peers, place: v.place}
+	return ages{load: age(v.worst), index: age(v.median), peers: v.peers, rank: v.rank}
 }
 
 // publishVitals tells the mesh how this peer does.
@@ -95,7 +95,7 @@ func (p *Peer) publishVitals(now time.Time) {
 	ready, _ := p.Ready()
 	v := crdt.Vitals{
 		Version: uint64(p.clock.ms(now)), Name: p.name, HTTP: p.public.Addr().String(), Build: p.version,
-		Rate: p.board.ownRate(p.clock.ms(now)), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
+		Rate: p.loads.OwnRate(p.clock.ms(now)), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
 		Ready: ready, Draining: p.draining.Load(), Ages: map[crdt.PeerID]int64{},
 	}
 	if a := p.ages.Load(); a != nil {
@@ -105,7 +105,7 @@ func (p *Peer) publishVitals(now time.Time) {
 			}
 		}
 	}
-	p.board.JoinVitals(map[crdt.PeerID]crdt.Vitals{p.id: v})
+	p.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{p.id: v})
 	if ready != p.tagged.Swap(ready) {
 		p.mesh.setTags(ready, p.draining.Load())
 	}

@@ -294,7 +294,7 @@ func (g *ingest) declare(now time.Time) {
 
 // scraped takes what the fleet read of an owned replica's own load.
 func (g *ingest) scraped(id crdt.StreamID, s crdt.Scrape) {
-	g.peer.board.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: s})
+	g.peer.loads.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: s})
 }
 
 // status is a replica's stream for the status page.

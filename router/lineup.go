@@ -8,6 +8,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
@@ -15,18 +16,18 @@ import (
 type mark struct {
 	id    uint64 // hash of the name
 	ref   *index.Ref
-	place *place
+	entry *load.Entry
 }
 
 // seats are replicas with what was worked out of them, in one order.
 type seats struct {
 	replicas []*fleet.Replica
 	marks    []*mark
-	places   []*place // of the marks
+	entries  []*load.Entry // of the marks
 }
 
 func (s *seats) add(r *fleet.Replica, m *mark) {
-	s.replicas, s.marks, s.places = append(s.replicas, r), append(s.marks, m), append(s.places, m.place)
+	s.replicas, s.marks, s.entries = append(s.replicas, r), append(s.marks, m), append(s.entries, m.entry)
 }
 
 // lineup is who serves one model. Immutable.
@@ -107,7 +108,7 @@ func (p *Peer) markOf(r *fleet.Replica) *mark {
 	if m, ok := r.Mark.Load().(*mark); ok {
 		return m
 	}
-	m := &mark{id: p.hash(r.Name()), ref: p.index.Ref(r.Stream), place: p.board.place(r.Stream)}
+	m := &mark{id: p.hash(r.Name()), ref: p.index.Ref(r.Stream), entry: p.loads.Entry(r.Stream)}
 	r.Mark.Store(m)
 	return m
 }
@@ -119,7 +120,7 @@ func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error)
 	s.seats, s.stores = l.seats, l.stores
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
 		left := &s.left
-		left.replicas, left.marks, left.places = left.replicas[:0], left.marks[:0], left.places[:0]
+		left.replicas, left.marks, left.entries = left.replicas[:0], left.marks[:0], left.entries[:0]
 		for i, r := range l.replicas {
 			if r.Up() && !slices.Contains(call.Tried, r.Name()) {
 				left.add(r, l.marks[i])

@@ -8,7 +8,6 @@ import (
 
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/openai"
-	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
@@ -25,8 +24,8 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 		_, err := p.candidates(s, c)
 		for i, r := range s.replicas {
 			names = append(names, r.Name())
-			if s.marks[i].ref != p.index.Ref(r.Stream) || s.places[i] != p.board.place(r.Stream) {
-				t.Errorf("%s sits in another's place", r.Name())
+			if s.marks[i].ref != p.index.Ref(r.Stream) || s.entries[i] != p.loads.Entry(r.Stream) {
+				t.Errorf("%s has another's entry", r.Name())
 			}
 		}
 		if (err == nil) != (len(names) > 0) {
@@ -70,21 +69,5 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 	expect(who(call("other")), "b", "c")
 	if n := len(p.lineups.now.Load().by); n != 1 {
 		t.Errorf("%d line-ups are kept of one model that is served", n)
-	}
-}
-
-// TestAPlaceThatWasForgottenIsFoundAgain: who still has the old one reads the
-// new one's load.
-func TestAPlaceThatWasForgottenIsFoundAgain(t *testing.T) {
-	p := quietPeer(t, nil)
-	b, id := p.board, fleet.Spec{URL: "http://a"}.Stream()
-	old := b.place(id)
-	b.setIntent(id, true, 1)
-	b.forget(id)
-	b.dispatch(&share{id: id, prefill: 1}, 1)
-	places, cands := []*place{old}, []policy.Candidate{{Weight: 1}}
-	b.fill(cands, places, 1, 0)
-	if cands[0].Waiting != 1 || cands[0].Weight != 0 || !b.knows(id) {
-		t.Errorf("%+v", cands[0])
 	}
 }

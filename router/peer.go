@@ -24,6 +24,7 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
@@ -53,7 +54,7 @@ type Peer struct {
 
 	hasher   *radix.Hasher
 	index    *index.Index
-	board    *board
+	loads    *load.Table
 	fleet    *fleet.Fleet
 	tokens   *token.Tokenizer
 	hangup   chan struct{}
@@ -120,7 +121,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		return nil, err
 	}
 	p.hasher = radix.NewHasher(secret)
-	p.board = newBoard(p.id, p.clock)
+	p.loads = load.New(p.id, func() int64 { return p.clock.ms(time.Now()) })
 	p.after = newAftermath(p.announced, p.metrics.announcedLate.Inc)
 	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
@@ -169,7 +170,7 @@ func (p *Peer) compose() error {
 	}
 	p.core, err = gossip.New(gossip.Config{
 		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),
-		State: state{p.index, p.board}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		State: state{p.index, p.loads}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		JoinGrace: joinGrace(len(cfg.Mesh.Join)),
 	})
 	if err != nil {
@@ -265,7 +266,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 	l := p.config().Limits
 	cfg := proxy.Config{
 		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
-		Room: p.room, Waited: p.waited, Hedge: p.config().Hedge.proxy(), Admission: p.config().Admission.proxy(),
+		Room: p.headroom, Waited: p.waited, Hedge: p.config().Hedge.proxy(), Admission: p.config().Admission.proxy(),
 		Transport: p.transport,
 		Models:    p.models, Draining: p.draining.Load,
 		Hedged:       func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },

@@ -14,6 +14,7 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
@@ -28,7 +29,7 @@ type prompt struct {
 
 // ticket follows one try from its dispatch to its end.
 type ticket struct {
-	share      share
+	cost       load.Cost
 	replica    *fleet.Replica
 	keys       *token.Keys
 	at         time.Time
@@ -90,7 +91,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	p.index.Match(pr.keys.Keys, &s.found)
 	view := p.look(s, begin)
 	p.gather(s, pr, begin)
-	if err := p.roomy(s, call, begin); err != nil {
+	if err := p.hasCapacity(s, call, begin); err != nil {
 		return nil, err
 	}
 	req := p.request(s, call, pr)
@@ -103,7 +104,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	if d.Pos < 0 {
 		return nil, proxy.ErrNoReplica
 	}
-	t := p.countIn(s.replicas[s.cands[d.Pos].Index], &s.cands[d.Pos], pr, d, p.barTo(call, begin), begin)
+	t := p.countIn(s.replicas[s.cands[d.Pos].Index], &s.cands[d.Pos], pr, d, p.limitFor(call, begin), begin)
 	if t == nil {
 		return nil, proxy.ErrSaturated
 	}
@@ -191,10 +192,10 @@ func pageOf(replicas []*fleet.Replica) int {
 
 // look is what this peer knows of its own knowledge now.
 func (p *Peer) look(s *scratch, now time.Time) *policy.View {
-	lambda, meanS := p.board.fleetRate()
+	lambda, meanS := p.loads.FleetRate()
 	v := p.seen(now)
 	s.view = policy.View{
-		NowMs: p.board.wall(p.clock.ms(now)), AgeMs: v.load, Peers: v.peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: v.index, Rand: s.rand,
+		NowMs: p.loads.Wall(p.clock.ms(now)), AgeMs: v.load, Peers: v.peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: v.index, Rand: s.rand,
 	}
 	return &s.view
 }
@@ -218,14 +219,14 @@ func (p *Peer) gather(s *scratch, pr *prompt, now time.Time) {
 		c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = d.GPU*grid, d.CPU*grid, d.Any*grid, d.Predicted*grid, d.Suspect*grid
 		c.Pool, c.Held = shared, int64(m.ref.Blocks()*grid)
 	}
-	p.board.fill(s.cands, s.places, p.clock.ms(now), s.view.AgeMs)
+	p.loads.Snapshot(s.cands, s.entries, p.clock.ms(now), s.view.AgeMs)
 }
 
 // countIn books the request at its replica and tells the mesh. It returns nil
 // if the replica has become full.
-func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, below *bar, now time.Time) *ticket {
+func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, limit *load.Limit, now time.Time) *ticket {
 	t := p.ticket(r, c, pr, d, now)
-	if !p.board.dispatchBelow(&t.share, below, p.clock.ms(now)) {
+	if !p.loads.DispatchWithin(&t.cost, limit, p.clock.ms(now)) {
 		return nil
 	}
 	p.announce(t, d.Matched/max(1, pr.keys.Grid), now)
@@ -234,9 +235,9 @@ func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d poli
 
 func (p *Peer) ticket(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
 	return &ticket{
-		share: share{
-			id: r.Stream, prefill: d.Prefill, tokens: int64(max(1, pr.keys.Tokens-d.Matched)),
-			blocks: int64(len(pr.keys.Keys)),
+		cost: load.Cost{
+			Replica: r.Stream, Prefill: d.Prefill, Tokens: int64(max(1, pr.keys.Tokens-d.Matched)),
+			Blocks: int64(len(pr.keys.Keys)),
 		},
 		replica: r, keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
 		confirmed: c.Disk / max(1, pr.keys.Grid),
@@ -271,9 +272,9 @@ func (t *ticket) headers() http.Header {
 func (p *Peer) FirstToken(target *proxy.Target, at time.Time) {
 	t := target.Token.(*ticket)
 	t.first = at
-	p.board.firstToken(&t.share, p.clock.ms(at))
+	p.loads.FirstToken(&t.cost, p.clock.ms(at))
 	if !t.shared() {
-		p.board.learn(t.share.id, policy.Sample{Predicted: t.predicted, Prefill: t.share.prefill, Seen: at.Sub(t.at).Seconds()})
+		p.loads.Learn(t.cost.Replica, policy.Sample{Predicted: t.predicted, Prefill: t.cost.Prefill, Seen: at.Sub(t.at).Seconds()})
 	}
 	t.replica.OK(at)
 	p.mesh.loadChanged(false)
@@ -291,9 +292,9 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 		p.endLead(t, legOf(&res), openai.Usage{}, now)
 	}
 	if res.Lost { // its time says nothing
-		p.board.leave(&t.share, prompt, cached)
+		p.loads.Remove(&t.cost, prompt, cached)
 	} else {
-		p.board.done(&t.share, res.Duration, prompt, cached)
+		p.loads.Done(&t.cost, res.Duration, prompt, cached)
 	}
 	p.mesh.loadChanged(false)
 	if res.Lost {
@@ -311,7 +312,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 		t.replica.OK(now)
 	}
 	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 {
-		p.board.learnRun(t.share.id, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
+		p.loads.LearnRun(t.cost.Replica, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
 	}
 	p.observe(t, &res)
 }
@@ -352,7 +353,7 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m.cached.Add(float64(u.Cached))
 	m.matched.Add(float64(t.matched))
 	m.predictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
-	p.index.Evidence(t.share.id, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Hashes: t.keys.Hashes, Exact: t.keys.Scheme.Exact()},
+	p.index.Evidence(t.cost.Replica, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Hashes: t.keys.Hashes, Exact: t.keys.Scheme.Exact()},
 		u.Cached/max(1, t.keys.Grid), t.confirmed, p.clock.ms(t.at))
 	p.mesh.predicted()
 }

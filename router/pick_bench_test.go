@@ -161,7 +161,7 @@ func BenchmarkPickParts(b *testing.B) {
 		var t *ticket
 		book.add(timed(func() {
 			t = d.ticket(s.replicas[choice.Pos], &s.cands[choice.Pos], pr, choice, now)
-			d.board.dispatch(&t.share, now.UnixMilli())
+			d.loads.Dispatch(&t.cost, now.UnixMilli())
 			t.target("ttft", choice)
 		}))
 		after.add(timed(func() { d.announce(t, choice.Matched/pr.keys.Grid, now) }))

@@ -16,6 +16,7 @@ import (
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
@@ -47,7 +48,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 
 // peerStatus lists this peer first, then the members by name.
 func (p *Peer) peerStatus(ready bool) []console.Peer {
-	vitals := p.board.Vitals()
+	vitals := p.loads.Vitals()
 	ages := map[crdt.PeerID]gossip.PeerInfo{}
 	if v := p.ages.Load(); v != nil {
 		for _, info := range v.list {
@@ -88,7 +89,7 @@ func viewAges(in map[crdt.PeerID]int64) map[string]int64 {
 
 func (p *Peer) replicaStatus(now time.Time) []console.Replica {
 	digests := p.index.All()
-	scrapes := p.board.Scrapes()
+	scrapes := p.loads.Scrapes()
 	modes := p.tokens.Modes()
 	out := []console.Replica{}
 	for _, r := range p.fleet.List() {
@@ -98,7 +99,7 @@ func (p *Peer) replicaStatus(now time.Time) []console.Replica {
 }
 
 func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.StreamID]crdt.Scrape, modes map[string]token.Scheme, now time.Time) console.Replica {
-	sum, prompt, cached := p.board.totals(r.Stream)
+	sum, prompt, cached := p.loads.Totals(r.Stream)
 	h := r.Health()
 	q := console.Replica{
 		Name: r.Name(), URL: r.Spec.URL, Rank: r.Spec.Rank, Engine: r.Engine(), Role: r.Spec.Role, Kind: r.Spec.Kind, State: "up",
@@ -107,7 +108,7 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 	switch {
 	case !h.Up:
 		q.State = "down"
-	case p.board.draining(r.Stream):
+	case p.loads.Draining(r.Stream):
 		q.State = "draining"
 	}
 	since := h.Since
@@ -121,7 +122,7 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 			q.Tokenizer = string(mode)
 		}
 	}
-	if s, ok := scrapes[r.Stream]; ok && fresh(&s, now.UnixMilli(), 5*scrapeFreshMs) {
+	if s, ok := scrapes[r.Stream]; ok && load.Fresh(&s, now.UnixMilli(), 5*load.ScrapeFreshMs) {
 		use, running, queued := float64(s.KVUse), int(s.Running), int(s.Waiting)
 		q.KVUse, q.Running, q.Queued = &use, &running, &queued
 	}
@@ -242,7 +243,7 @@ func (p *Peer) requestStatus(now time.Time) console.Requests {
 	m := p.metrics
 	return console.Requests{
 		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
-		CachedTokens: counterValue(m.cached), Rate: p.board.ownRate(p.clock.ms(now)),
+		CachedTokens: counterValue(m.cached), Rate: p.loads.OwnRate(p.clock.ms(now)),
 		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead), Recent: p.recent.since(now, m),
 	}
 }

@@ -33,7 +33,7 @@ func (t *traffic) total() policy.Traffic {
 // advise is the prefill:decode ratio for the traffic so far, by the mean of
 // what was learned of the replicas' rates.
 func (p *Peer) advise() (ratio float64, ok bool) {
-	return p.config().Routing.Disagg.Advise(p.traffic.total(), p.board.typicalRates())
+	return p.config().Routing.Disagg.Advise(p.traffic.total(), p.loads.TypicalRates())
 }
 
 // disaggStatus says how the pools are used; nil while disaggregation is off.
