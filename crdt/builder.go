@@ -13,6 +13,11 @@ const (
 	MaxPerPage   = 16        // grid blocks a page; the tree takes no longer one
 )
 
+// SlotVersion counts the forms and meanings that slots and facts had on the
+// wire. Peers of two versions would make different slots, or different facts, of
+// the same events: they refuse each other. 2: reports of reused blocks (Op.Reuse).
+const SlotVersion = 2
+
 // maxJoinPages bounds a store run that grew from several events: a joined run
 // is searched for repeated handles, which costs up to this many compares.
 const maxJoinPages = 64
@@ -37,7 +42,8 @@ const (
 	flagAnySpace  = 1 << 3
 	flagSpace     = 1 << 4 // a space that is not 0 follows
 	flagGroup     = 1 << 5 // a group that is not 0 follows
-	flagsAll      = 1<<6 - 1
+	flagReuse     = 1 << 6 // may tell of blocks that were there already
+	flagsAll      = 1<<7 - 1
 )
 
 // Builder packs the events of one engine batch into a slot's body. The bytes
@@ -58,7 +64,7 @@ func (b *Builder) Reset() {
 }
 
 // Store appends a run of pages: Mode, Tier, Space, HasParent, Parent or Root,
-// PerPage, Group and Main are taken from op, Kind and the columns are not.
+// PerPage, Reuse, Group and Main are taken from op, Kind and the columns are not.
 // len(hashes) must be PerPage*len(handles). A run that hangs below the last
 // page of the run just before it, alike in all else, continues that run.
 func (b *Builder) Store(op Op, handles, hashes []uint64) {
@@ -145,6 +151,9 @@ func head(dst []byte, kind OpKind, op *Op, n int) []byte {
 		perPage = byte(op.PerPage)
 		if op.HasParent {
 			flags |= flagHasParent
+		}
+		if op.Reuse {
+			flags |= flagReuse
 		}
 	}
 	space := op.Space

@@ -195,6 +195,7 @@ func TestCopiesOracle(t *testing.T) {
 					case 0:
 						b.Remove(op, []uint64{9})
 					default:
+						op.Reuse = op.Mode == crdt.Counted && rapid.Bool().Draw(t, "reuse")
 						b.Store(op, []uint64{9}, []uint64{1})
 					}
 				}

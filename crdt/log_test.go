@@ -39,6 +39,7 @@ func drawOp(t *rapid.T, b *crdt.Builder, mode crdt.Mode, clears bool) {
 		b.Remove(op, handles)
 	default:
 		op.PerPage = rapid.IntRange(0, 2).Draw(t, "perPage")
+		op.Reuse = mode == crdt.Counted && rapid.IntRange(0, 3).Draw(t, "reuse") == 0
 		if op.HasParent = rapid.Bool().Draw(t, "hasParent"); op.HasParent {
 			op.Parent = rapid.Uint64Range(1, 10).Draw(t, "parent")
 		} else {
@@ -90,6 +91,7 @@ func oracle(slots []crdt.Slot) map[crdttest.Entry]crdt.Meta {
 					switch {
 					case op.Kind == crdt.OpStore && op.Mode == crdt.Flagged:
 						f.copies[op.Tier] = 1
+					case op.Kind == crdt.OpStore && op.Reuse && f.copies[op.Tier] > 0:
 					case op.Kind == crdt.OpStore:
 						f.copies[op.Tier] = min(f.copies[op.Tier]+1, 255)
 					case !was:

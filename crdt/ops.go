@@ -141,6 +141,7 @@ func (op *Op) parse(b []byte) (size int, err error) {
 	*op = Op{
 		Kind: OpKind(b[0]), Mode: Mode(flags & flagFlagged), Tier: Tier(b[2]), PerPage: int(b[3]),
 		HasParent: flags&flagHasParent != 0, Main: flags&flagMain != 0, AnySpace: flags&flagAnySpace != 0,
+		Reuse: flags&flagReuse != 0,
 	}
 	if err := op.check(flags, n); err != nil {
 		return 0, err
@@ -191,11 +192,11 @@ func (op *Op) check(flags byte, n uint64) error {
 	}
 	switch op.Kind {
 	case OpStore:
-		if n == 0 || op.AnySpace {
+		if n == 0 || op.AnySpace || op.Reuse && op.Mode != Counted {
 			return errSlotFlags
 		}
 	case OpRemove:
-		if n == 0 || op.PerPage != 0 || op.HasParent || op.AnySpace && flags&flagSpace != 0 {
+		if n == 0 || op.PerPage != 0 || op.HasParent || op.Reuse || op.AnySpace && flags&flagSpace != 0 {
 			return errSlotFlags
 		}
 	case OpClear:

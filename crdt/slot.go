@@ -41,6 +41,10 @@ type Op struct {
 	PerPage   int
 	Inside    bool // Parent is the block before in the same run: see Slot.Part
 
+	// Reuse, stores of a Counted engine only: the run may be a report of blocks
+	// that were there already. It makes blocks present and counts no second copy.
+	Reuse bool
+
 	// Group is the engine's cache group; Main is false if the group does not
 	// describe the whole prefix (sliding window, mamba): the fold ignores the op.
 	Group int32
@@ -48,6 +52,30 @@ type Op struct {
 
 	Handles Words // n page handles
 	Hashes  Words // n*PerPage token hashes
+}
+
+// Put is the value of a fact after a store op at seq.
+//
+// What is a copy, by vLLM's block pool (v1/core/block_pool.py at 0.32.0, and its
+// events, which TestVLLMReportsAndCopies plays): a block computed again takes
+// another physical block with the same hash, is stored again (cache_full_blocks
+// asks nobody whether the hash is there) and removed once for each of them
+// (_maybe_evict_cached_block), so copies are counted. That is every day's
+// traffic: the last block of a page-aligned prompt asked for twice. A report of
+// reused blocks (emit_cached_block_events, for requests that say
+// kv_cache_report_mode full) is a store of the same shape and no copy; it always
+// covers the prompt from its first block on and has no parent. So a GPU store
+// without a parent makes its blocks present and counts no second copy. The other
+// stores from block 0 of what is there (requests that skip the cache, two
+// transfers of one prompt) are copies and are not counted as such: the first
+// removal takes the block away though a copy is left, until it is stored again
+// or an answer tells of it. The other error, copies that no removal ever takes
+// away, would stay. Where an event tells its origin (NEW or REUSED), that counts.
+func (op *Op) Put(old Meta, seq uint64) Meta {
+	if op.Reuse && old.Copies(op.Tier) > 0 {
+		return old&copiesMask | Meta(seq)<<metaSeqShift
+	}
+	return old.Store(op.Mode, op.Tier, seq)
 }
 
 // Words is a packed little-endian column of 64-bit words.

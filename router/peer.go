@@ -217,7 +217,7 @@ func joinGrace(seeds int) int64 {
 
 // fingerprint is what all peers of a mesh must agree on.
 func (p *Peer) fingerprint() uint64 {
-	return p.hasher.Fingerprint() ^ uint64(p.config().Grid)*0x9e3779b97f4a7c15 ^ uint64(p.config().Limits.Predictions)<<32
+	return p.hasher.Fingerprint() ^ crdt.KeyHash(crdt.SlotVersion, 0) ^ uint64(p.config().Grid)*0x9e3779b97f4a7c15 ^ uint64(p.config().Limits.Predictions)<<32
 }
 
 // Addresses returns where the peer listens.

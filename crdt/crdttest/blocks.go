@@ -99,7 +99,7 @@ func (b *MapBlocks) store(op *crdt.Op, seq uint64) {
 	for i := range op.Handles.Len() {
 		e := Entry{op.Handles.At(i), op.Space}
 		f := b.Facts[e]
-		f.Meta = f.Meta.Store(op.Mode, op.Tier, seq)
+		f.Meta = op.Put(f.Meta, seq)
 		if op.PerPage > 0 {
 			f.Hashes = nil
 			for j := range op.PerPage {

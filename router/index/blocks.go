@@ -165,7 +165,7 @@ func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {
 			b.save(h)
 		}
 	}
-	put := func(old crdt.Meta) crdt.Meta { return old.Store(op.Mode, op.Tier, seq) }
+	put := func(old crdt.Meta) crdt.Meta { return op.Put(old, seq) }
 	if op.PerPage == 0 {
 		for _, h := range handles {
 			b.touch(h, put)

@@ -34,9 +34,24 @@ type Event struct {
 	// apart (images, prompt embeddings); nil if no block has any.
 	Extra [][]byte
 
+	// Origin is NEW or REUSED where the engine tells which (vLLM #51699).
+	Origin string
+
 	Window    int64
 	Ownership string
 	Session   string
+}
+
+// mayReport reports whether a vLLM store may tell of blocks that were there
+// already: crdt.Op.Put has the evidence.
+func (e *Event) mayReport() bool {
+	switch e.Origin {
+	case "NEW":
+		return false
+	case "REUSED":
+		return true
+	}
+	return !e.HasParent && (e.Medium == "" || e.Medium == "GPU")
 }
 
 // Layout is how a stream's events are written.

@@ -25,6 +25,7 @@ const (
 	fieldOwnership
 	fieldSession
 	fieldSalt
+	fieldOrigin
 )
 
 // storedFields and removedFields are the order of array events (ENGINES 1.2).
@@ -82,6 +83,8 @@ func fieldNamed(key string) field {
 		return fieldSession
 	case "cache_salt":
 		return fieldSalt
+	case "origin":
+		return fieldOrigin
 	}
 	return fieldUnknown
 }
@@ -157,6 +160,8 @@ func (d *Decoder) readLabel(c *cursor, e *Event, f field) error {
 		e.Session = string(b)
 	case fieldSalt:
 		e.Salt = s
+	case fieldOrigin:
+		e.Origin = s
 	}
 	return nil
 }

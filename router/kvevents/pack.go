@@ -117,6 +117,7 @@ func (p *Packer) store(e *Event, count *Packed) {
 			op.Root = uint64(Root(p.cfg.Hasher, e.Lora, e.Salt))
 		}
 	}
+	op.Reuse = p.cfg.Engine == VLLM && e.mayReport()
 	p.builder.Store(op, e.Hashes, p.hash(e, op.PerPage))
 	count.Stored += len(e.Hashes)
 }
