@@ -31,6 +31,13 @@ type body struct {
 	EncodingFormat  string          `json:"encoding_format"`
 	Instructions    json.RawMessage `json:"instructions"`
 	MaxOutputTokens *int            `json:"max_output_tokens"`
+	RequestID       string          `json:"request_id"` // the id of the response
+	Previous        string          `json:"previous_response_id"`
+	Store           *bool           `json:"store"`
+
+	System json.RawMessage `json:"system"` // messages
+
+	turns []message // responses: the conversation without instructions
 
 	Transfer  *transfer `json:"kv_transfer_params"`
 	Disagg    *disagg   `json:"disaggregated_params"` // TensorRT-LLM

@@ -21,6 +21,8 @@ type Server struct {
 	started     time.Time
 	wg          sync.WaitGroup // every goroutine of ours. I7
 
+	stored stored // of the responses API
+
 	mu        sync.Mutex   // guards below; never held while waiting for a request
 	inc       *incarnation // nil between two
 	events    string       // bound endpoints of rank 0, kept over restarts
@@ -136,6 +138,7 @@ func (s *Server) Restart(down time.Duration) error {
 	old := s.inc
 	s.inc = nil
 	s.restarts++
+	s.stored.clear()
 	s.mu.Unlock()
 	if old != nil { // nil after a restart that failed
 		old.close()
@@ -182,6 +185,10 @@ func (s *Server) routes() http.Handler {
 	m.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
 	m.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
 	m.HandleFunc("POST /v1/responses", s.responses)
+	m.HandleFunc("GET /v1/responses/{id}", s.storedResponse)
+	m.HandleFunc("POST /v1/responses/{id}/cancel", s.storedResponse)
+	m.HandleFunc("POST /v1/messages", s.messages)
+	m.HandleFunc("POST /v1/messages/count_tokens", s.countTokens)
 	m.HandleFunc("POST /v1/embeddings", s.embeddings)
 	m.HandleFunc("GET /v1/models", s.models)
 	m.HandleFunc("GET /health", s.health)
