@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net"
@@ -268,20 +269,19 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-// ModelNames lists all models of the fleet, sorted and without repetition.
+// ModelNames lists all models of the fleet without repetition, in the order in
+// which their replicas told them, base models before adapters: clients that take
+// the first one want a base model.
 func (f *Fleet) ModelNames() []Model {
-	seen := map[string]Model{}
+	seen, out := map[string]bool{}, []Model{}
 	for _, r := range f.List() {
 		for _, m := range r.Models() {
-			if _, ok := seen[m.ID]; !ok {
-				seen[m.ID] = m
+			if !seen[m.ID] {
+				seen[m.ID] = true
+				out = append(out, m)
 			}
 		}
 	}
-	out := make([]Model, 0, len(seen))
-	for _, m := range seen {
-		out = append(out, m)
-	}
-	slices.SortFunc(out, func(a, b Model) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(out, func(a, b Model) int { return cmp.Compare(min(len(a.Parent), 1), min(len(b.Parent), 1)) })
 	return out
 }
