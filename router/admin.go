@@ -40,11 +40,19 @@ func (p *Peer) adminHandler() http.Handler {
 	return guarded
 }
 
-// publicHandler is the OpenAI listener.
+// engineHealth are the paths by which engines are asked for their health: load
+// tools (guidellm) and clients ask a router by them and give up without an
+// answer.
+var engineHealth = []string{"/health", "/ping"}
+
+// publicHandler is the listener of clients.
 func (p *Peer) publicHandler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", p.serveReady)
+	for _, path := range engineHealth {
+		mux.HandleFunc(path, p.serveReady)
+	}
 	api = p.guardClients(api)
 	if p.config().HTTP.TLS.ClientCA != "" {
 		api = p.needCertificate("http", api)
@@ -53,7 +61,7 @@ func (p *Peer) publicHandler(api http.Handler) http.Handler {
 	// redirects in HTML.
 	return proxy.Closing(p.draining.Load, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/healthz", "/readyz":
+		case "/healthz", "/readyz", "/health", "/ping":
 			mux.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)

@@ -14,6 +14,16 @@ func bearer(r *http.Request) (key string, ok bool) {
 	return strings.TrimSpace(key), strings.EqualFold(scheme, "Bearer")
 }
 
+// clientKey is the key of a client: a bearer token, or what Anthropic's clients
+// send.
+func clientKey(r *http.Request) (key string, ok bool) {
+	if key, ok := bearer(r); ok {
+		return key, true
+	}
+	key = r.Header.Get("X-Api-Key")
+	return key, key != ""
+}
+
 // guardClients lets only requests with a known key through, and only for the
 // tenant that the key stands for. The router's key is not for the replicas: it
 // is taken off.
@@ -22,14 +32,15 @@ func (p *Peer) guardClients(next http.Handler) http.Handler {
 		rules := p.rules.Load()
 		var who *key
 		if rules.clients != nil {
-			given, ok := bearer(r)
+			given, ok := clientKey(r)
 			if who = rules.clients.find(given); !ok || who == nil {
 				p.metrics.refused.WithLabelValues("http", "key").Inc()
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				refuse(w, http.StatusUnauthorized, "invalid_api_key", "no valid API key was given; send it as Authorization: Bearer KEY")
+				refuse(w, r, http.StatusUnauthorized, "invalid_api_key", "no valid API key was given; send it as Authorization: Bearer KEY, or as x-api-key: KEY")
 				return
 			}
 			r.Header.Del("Authorization")
+			r.Header.Del("X-Api-Key")
 			if who.tenant != "*" { // else the header says whose turn it is
 				r = proxy.WithClient(r, who.name)
 			}
@@ -37,17 +48,24 @@ func (p *Peer) guardClients(next http.Handler) http.Handler {
 		if header := rules.cfg.IsolateBy; header != "" {
 			if code, why := bindTenant(r.Header, header, who); why != "" {
 				p.metrics.refused.WithLabelValues("http", "tenant").Inc()
-				refuse(w, code, "invalid_tenant", why)
+				refuse(w, r, code, "invalid_tenant", why)
 				return
 			}
-			// Only what is understood can be kept apart.
-			if r.Method != http.MethodGet && openai.EndpointOf(r.URL.Path) == openai.Other {
-				refuse(w, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
+			if !isolated(r.URL.Path) {
+				refuse(w, r, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
 				return
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isolated reports whether a path keeps tenants apart: its cache is salted, or
+// nothing of a request stays; stored responses name their tenant; the models
+// are everybody's.
+func isolated(path string) bool {
+	return openai.EndpointOf(path) != openai.Other || openai.StoredResponse(path) != "" ||
+		path == "/v1/models" || strings.HasPrefix(path, "/v1/models/")
 }
 
 // bindTenant makes the tenant header say whose request it is. A key stands for
@@ -74,10 +92,10 @@ func bindTenant(h http.Header, header string, who *key) (code int, why string) {
 	return 0, ""
 }
 
-// refuse answers in the OpenAI shape.
-func refuse(w http.ResponseWriter, code int, name, message string) {
+// refuse answers in the shape of the endpoint.
+func refuse(w http.ResponseWriter, r *http.Request, code int, name, message string) {
 	e := openai.Error{Status: code, Type: "invalid_request_error", Code: name, Message: message}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(e.Body())
+	_, _ = w.Write(e.BodyFor(openai.EndpointOf(r.URL.Path)))
 }

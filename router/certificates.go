@@ -128,7 +128,7 @@ func (p *Peer) needCertificate(listener string, next http.Handler) http.Handler 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 			p.metrics.refused.WithLabelValues(listener, "certificate").Inc()
-			refuse(w, http.StatusUnauthorized, "no_client_certificate", "this listener asks for a client certificate")
+			refuse(w, r, http.StatusUnauthorized, "no_client_certificate", "this listener asks for a client certificate")
 			return
 		}
 		next.ServeHTTP(w, r)

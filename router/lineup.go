@@ -7,19 +7,27 @@ import (
 	"sync/atomic"
 
 	"github.com/banyan-llm/banyan/router/fleet"
-	"github.com/banyan-llm/banyan/router/pick"
+	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
-// seats are replicas as a candidate set, in one order.
-type seats struct {
-	replicas []*fleet.Replica
-	pick.Set
+// mark is what never changes of a replica, worked out once.
+type mark struct {
+	id    uint64 // hash of the name
+	ref   *index.Ref
+	entry *load.Entry
 }
 
-func (s *seats) add(r *fleet.Replica, m *pick.Mark) {
-	s.replicas = append(s.replicas, r)
-	s.Add(m)
+// seats are replicas with what was worked out of them, in one order.
+type seats struct {
+	replicas []*fleet.Replica
+	marks    []*mark
+	entries  []*load.Entry // of the marks
+}
+
+func (s *seats) add(r *fleet.Replica, m *mark) {
+	s.replicas, s.marks, s.entries = append(s.replicas, r), append(s.marks, m), append(s.entries, m.entry)
 }
 
 // lineup is who serves one model. Immutable.
@@ -96,11 +104,11 @@ func (p *Peer) newLineup(model string, split bool) *lineup {
 	return l
 }
 
-func (p *Peer) markOf(r *fleet.Replica) *pick.Mark {
-	if m, ok := r.Mark.Load().(*pick.Mark); ok {
+func (p *Peer) markOf(r *fleet.Replica) *mark {
+	if m, ok := r.Mark.Load().(*mark); ok {
 		return m
 	}
-	m := &pick.Mark{ID: p.hash(r.Name()), Ref: p.index.Ref(r.Stream), Entry: p.loads.Entry(r.Stream)}
+	m := &mark{id: p.hash(r.Name()), ref: p.index.Ref(r.Stream), entry: p.loads.Entry(r.Stream)}
 	r.Mark.Store(m)
 	return m
 }
@@ -112,11 +120,10 @@ func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error)
 	s.seats, s.stores = l.seats, l.stores
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
 		left := &s.left
-		left.replicas = left.replicas[:0]
-		left.Reset()
+		left.replicas, left.marks, left.entries = left.replicas[:0], left.marks[:0], left.entries[:0]
 		for i, r := range l.replicas {
 			if r.Up() && !slices.Contains(call.Tried, r.Name()) {
-				left.add(r, l.Marks[i])
+				left.add(r, l.marks[i])
 			}
 		}
 		s.seats = *left

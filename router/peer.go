@@ -25,7 +25,6 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
-	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
@@ -54,6 +53,7 @@ type Peer struct {
 	metrics  *metrics
 
 	hasher   *radix.Hasher
+	seal     seal
 	index    *index.Index
 	loads    *load.Table
 	fleet    *fleet.Fleet
@@ -64,7 +64,8 @@ type Peer struct {
 	ingest   *ingest
 	console  *console.Console
 	lineups  lineupCache
-	picker   *pick.Picker
+	demand   demand
+	after    *aftermath
 	shared   sharedPrefixes
 	hits     promptHits
 	recorded pace
@@ -120,8 +121,9 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.hasher = radix.NewHasher(secret)
+	p.hasher, p.seal = radix.NewHasher(secret), newSeal(secret)
 	p.loads = load.New(p.id, func() int64 { return p.clock.ms(time.Now()) })
+	p.after = newAftermath(p.announced, p.metrics.announcedLate.Inc)
 	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
 		p.close()
@@ -175,11 +177,6 @@ func (p *Peer) compose() error {
 	if err != nil {
 		return err
 	}
-	p.picker = pick.New(pick.Config{
-		Index: p.index, Loads: p.loads, Late: p.metrics.announcedLate.Inc,
-		Changed:   func() { p.mesh.loadChanged(true) },
-		Announced: p.announced,
-	})
 	if p.mesh, err = newLink(p); err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("mesh.bind: %w (give another address, or end what has this one)", err)
@@ -273,10 +270,11 @@ func (p *Peer) proxyConfig() proxy.Config {
 		Room: p.headroom, Waited: p.waited, Hedge: p.config().Hedge.proxy(), Admission: p.config().Admission.proxy(),
 		Transport: p.transport,
 		Models:    p.models, Draining: p.draining.Load,
-		Hedged:       func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },
-		Retried:      func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
-		Refused:      func(status int) { p.metrics.answered(p.config().Policy, policy.ReasonOnly, status) },
-		Overhead:     func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
+		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },
+		Retried:  func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
+		Refused:  func(status int) { p.metrics.answered(p.config().Policy, policy.ReasonOnly, status) },
+		Overhead: func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
+		Salt:     p.seal.salt, ResponseID: p.responseID,
 		TenantHeader: p.config().IsolateBy, PolicyOverride: true, // policyFor decides
 		KeepAuthorization: true, // a key of this router's is off by now
 		Limits:            proxyLimits(&l),

@@ -61,7 +61,7 @@ func (p *Peer) peerStatus(ready bool) []console.Peer {
 		Ready: ready, Draining: p.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
 		ViewAges: viewAges(own.Ages),
 	}}
-	members := present(p.mesh.members())
+	members := p.mesh.members()
 	slices.SortFunc(members, func(a, b mesh.Member) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range members {
 		q := console.Peer{
@@ -195,7 +195,7 @@ func digestText(d *crdt.Digest) string {
 func (p *Peer) meshStatus() console.Mesh {
 	m := console.Mesh{BytesIn: map[string]uint64{}, BytesOut: map[string]uint64{}, Snapshots: map[string]uint64{}, Peers: 1}
 	if v := p.ages.Load(); v != nil {
-		m.Peers = v.Peers
+		m.Peers = v.peers
 		for _, info := range v.list {
 			for kind, t := range info.In {
 				m.BytesIn[kind] += t.Bytes
@@ -210,7 +210,6 @@ func (p *Peer) meshStatus() console.Mesh {
 		maps.Copy(m.Snapshots, st.Snapshots)
 	}
 	m.Quarantined = p.index.Stats().Quarantined
-	m.Unjoined = p.mesh.unjoined()
 	m.PropagationMs = quantiles(p.metrics.propagation)
 	return m
 }
@@ -329,14 +328,6 @@ func problems(s *console.Status) []console.Problem {
 		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
 			add("Look at its CPU, the link, and the clocks", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
 		}
-	}
-	if s.Alone() {
-		more := ""
-		if n := len(s.Mesh.Unjoined); n > 1 {
-			more = fmt.Sprintf(" (and %d more)", n-1)
-		}
-		add("It answers requests, but shares nothing with other peers: check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying",
-			"This peer is alone: it never reached a seed of mesh.join: %s%s", s.Mesh.Unjoined[0], more)
 	}
 	if s.Mesh.Divergent > 0 {
 		add("It heals by snapshot; keep both digests and report a bug", "%d streams differ between peers at equal contexts", s.Mesh.Divergent)

@@ -44,9 +44,7 @@ type Mesh struct {
 
 	lost     chan struct{} // capacity 1; a member failed
 	retag    chan struct{} // capacity 1
-	met      atomic.Bool   // another peer was alive at some time
-	unjoined atomic.Pointer[[]SeedFault]
-	tagMu    sync.Mutex // guards ready, draining
+	tagMu    sync.Mutex    // guards ready, draining
 	ready    bool
 	draining bool
 

@@ -1,9 +1,9 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -26,16 +26,30 @@ func (x *exchange) readBody() *openai.Error {
 	call.Client, _ = x.r.Context().Value(clientKey{}).(string)
 	if x.cfg.TenantHeader != "" {
 		call.Tenant = x.r.Header.Get(x.cfg.TenantHeader)
-		isolate(call)
+		x.isolate()
 	}
-	if call.Session = x.r.Header.Get("X-Banyan-Session"); call.Session == "" {
-		call.Session = call.Body.User
+	call.Session = x.session()
+	if call.Stored = openai.StoredResponse(x.r.URL.Path); call.Stored == "" {
+		call.Stored = call.Body.Previous
 	}
 	if x.cfg.PolicyOverride {
 		call.Policy = x.r.Header.Get("X-Banyan-Policy")
 	}
 	x.read = time.Now()
 	return nil
+}
+
+// sessionHeaders name a conversation, ours before vLLM's; a body's fields come
+// after them.
+var sessionHeaders = []string{"X-Banyan-Session", "X-Session-Id"}
+
+func (x *exchange) session() string {
+	for _, name := range sessionHeaders {
+		if value := x.r.Header.Get(name); value != "" {
+			return value
+		}
+	}
+	return x.call.Body.Session
 }
 
 // slurp reads the body within its limits of size and time.
@@ -130,20 +144,27 @@ func (m *meter) take(n int64) bool {
 func (m *meter) put(n int64) { m.used.Add(-n) }
 
 // parse reads the body as what its endpoint takes; other endpoints may take
-// anything.
+// anything. What an engine could parse as JSON is parsed here first, whatever
+// its content type says, or is refused: else a disguise would carry the fields
+// that only routers may set past StripInternal (I5).
 func (x *exchange) parse(raw []byte) *openai.Error {
-	call, isJSON := x.call, isJSON(x.r.Header.Get("Content-Type"))
-	if call.Endpoint == openai.Other && (!isJSON || len(raw) == 0 || !looksLikeObject(raw)) {
-		call.Body = openai.Opaque(raw)
-		return nil
+	call, header := x.call, x.r.Header
+	known := call.Endpoint != openai.Other
+	if fail := checkMedia(header, known, raw); fail != nil {
+		return fail
 	}
-	if !isJSON && x.r.Header.Get("Content-Type") != "" {
-		return refusal(http.StatusUnsupportedMediaType, "unsupported_media_type", "the content type must be application/json")
+	var body *openai.Request
+	var err error
+	switch first := firstByte(raw); {
+	case known, first == '{':
+		body, err = openai.Parse(call.Endpoint, raw)
+	case first == '[':
+		if raw, err = openai.StripList(raw); err == nil {
+			body = openai.Opaque(raw)
+		}
+	default:
+		body = openai.Opaque(raw)
 	}
-	if how := x.r.Header.Get("Content-Encoding"); how != "" && how != "identity" {
-		return refusal(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must not be compressed: send it without content-encoding")
-	}
-	body, err := openai.Parse(call.Endpoint, raw)
 	if err != nil {
 		var fail *openai.Error
 		if !errors.As(err, &fail) {
@@ -156,14 +177,50 @@ func (x *exchange) parse(raw []byte) *openai.Error {
 	return nil
 }
 
-func isJSON(contentType string) bool {
-	if contentType == "application/json" {
-		return true
+// checkMedia refuses what the headers say of a body where an engine could read
+// it as JSON and this router could not.
+func checkMedia(header http.Header, known bool, raw []byte) *openai.Error {
+	unsupported := func(message string) *openai.Error {
+		return refusal(http.StatusUnsupportedMediaType, "unsupported_media_type", message)
 	}
-	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
+	types := header["Content-Type"]
+	if len(types) > 1 {
+		return unsupported("the content type is given twice")
+	}
+	kind := strings.Join(types, "")
+	if !known && kind != "" && !strings.Contains(strings.ToLower(kind), "json") {
+		return nil
+	}
+	switch how := header.Get("Content-Encoding"); {
+	case known && kind != "" && !isJSON(kind):
+		return unsupported("the content type must be application/json")
+	case how != "" && how != "identity":
+		return unsupported("the body must not be compressed: send it without content-encoding")
+	case isWide(raw):
+		return unsupported("the body must be UTF-8")
+	}
+	return nil
 }
 
-func looksLikeObject(raw []byte) bool {
-	return strings.HasPrefix(strings.TrimLeft(string(raw[:min(len(raw), 64)]), " \t\r\n"), "{")
+// isWide reports whether Python's json.loads would take the bytes for UTF-16 or
+// UTF-32, as RFC 4627 section 3 tells them: by their mark or by their zeros.
+func isWide(raw []byte) bool {
+	return len(raw) > 1 && (raw[0] == 0 || raw[1] == 0 || raw[0] >= 0xfe && raw[1] >= 0xfe)
+}
+
+// firstByte is the first byte of a JSON value, 0 if there is none.
+func firstByte(raw []byte) byte {
+	raw = bytes.TrimLeft(bytes.TrimPrefix(raw, []byte("\ufeff")), " \t\r\n")
+	if len(raw) == 0 {
+		return 0
+	}
+	return raw[0]
+}
+
+// isJSON reads a content type as the engines do: FastAPI and vLLM look at what
+// stands before the first semicolon and at nothing behind it.
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
 }

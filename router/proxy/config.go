@@ -76,12 +76,20 @@ type Config struct {
 	Hedge     Hedge
 
 	// TenantHeader names the request header whose value separates tenants'
-	// caches ("" for none): it becomes part of cache_salt.
+	// caches ("" for none): Salt makes the cache_salt of it.
 	TenantHeader string
+	// Salt is the cache_salt of a tenant's request, given what the client asked
+	// for itself. It must be equal at all peers, at most 128 characters and free
+	// of @ / \ and NUL. Nil: a hash without a secret.
+	Salt func(tenant, given string) string
+	// ResponseID names the answer that target will store for a call of the
+	// responses API, so that whoever is asked for it later knows where it lies.
+	// Nil, or an answer of "": the engine names it.
+	ResponseID func(call *Call, target *Target) string
 	// PolicyOverride lets X-Banyan-Policy reach Call.Policy.
 	PolicyOverride bool
-	// KeepAuthorization passes the client's Authorization header on to
-	// replicas that Target.Header has none for. Leave it off where the
+	// KeepAuthorization passes the client's Authorization and X-Api-Key headers
+	// on to replicas that Target.Header has none for. Leave it off where the
 	// client's key is this router's.
 	KeepAuthorization bool
 	// RetryStatus are the answers worth another replica; nil: 502, 503, 504.
@@ -137,8 +145,11 @@ type Call struct {
 	Path     string
 	// Body is never nil; its CacheSalt already holds the tenant. Edits show
 	// in the tries that follow.
-	Body    *openai.Request
-	Session string // X-Banyan-Session, else the body's user; "" for none
+	Body *openai.Request
+	// Session is the conversation: X-Banyan-Session, else X-Session-ID, else
+	// what the body says (openai.Request.Session); "" for none.
+	Session string
+	Stored  string // the stored response it is about, by path or as previous_response_id; "" for none
 	Tenant  string // value of TenantHeader
 	Client  string // whose key it carries, as WithClient says
 	Policy  string // the client's wish, if allowed

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -223,7 +224,7 @@ func (s *sink) note(e openai.Event) openai.Chunk {
 		}
 	}
 	if chunk.Usage.Known {
-		result.Usage = chunk.Usage
+		result.Usage = result.Usage.Then(chunk.Usage)
 	}
 	result.Failed = result.Failed || chunk.Failed
 	if chunk.Finish != "" {
@@ -243,9 +244,19 @@ func (s *sink) sift(e openai.Event) {
 	}
 }
 
-// cutEvent ends a stream that the replica did not end.
-var cutEvent = []byte("data: " + strings.TrimSpace(string(refusal(http.StatusBadGateway, "replica_failed",
-	"the connection to the replica was lost").Body())) + "\n\n")
+// appendCut ends a stream that the replica did not end, in words that clients of
+// the endpoint read.
+func appendCut(dst []byte, endpoint openai.Endpoint) []byte {
+	if endpoint.Anthropic() || endpoint == openai.Responses {
+		dst = append(dst, "event: error\n"...)
+	}
+	fail := refusal(http.StatusBadGateway, "replica_failed", "the connection to the replica was lost")
+	body := fail.BodyFor(endpoint)
+	if endpoint == openai.Responses {
+		body = []byte(`{"type":"error","code":"` + fail.Code + `","message":"` + fail.Message + `","param":null}`)
+	}
+	return append(append(append(dst, "data: "...), bytes.TrimSpace(body)...), "\n\n"...)
+}
 
 // end writes what a filter holds back, says in words that a stream was cut if
 // it stands between two events, and reads the usage of a whole answer.
@@ -260,7 +271,7 @@ func (s *sink) end(whole bool) {
 			s.scanner.Flush(func(e openai.Event) { s.note(e) })
 		}
 		if !whole && idle && s.x.r.Context().Err() == nil {
-			s.body = append(s.body, cutEvent...)
+			s.body = appendCut(s.body, s.x.call.Endpoint)
 		}
 		s.put(s.body)
 	case s.capture && whole:

@@ -199,6 +199,12 @@ func (x *exchange) send(ctx context.Context, t *try) error {
 
 func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 	body := x.call.Body
+	if x.call.Endpoint == openai.Responses && x.cfg.ResponseID != nil {
+		if id := x.cfg.ResponseID(x.call, t.target); id != "" {
+			body = body.Clone()
+			body.Set("request_id", []byte(`"`+id+`"`))
+		}
+	}
 	if !t.target.NoUsage && body.Stream && !body.IncludeUsage {
 		body = body.Clone()
 		t.asked = body.AskUsage()

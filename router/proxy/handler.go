@@ -17,7 +17,8 @@ import (
 	"github.com/banyan-llm/banyan/router/openai"
 )
 
-// Handler is the public listener's API under /v1/ and /tokenize. Safe for
+// Handler is the public listener's API: what is under /v1/ and the endpoints of
+// package openai. Safe for
 // concurrent use.
 type Handler struct {
 	cfg    Config
@@ -43,6 +44,9 @@ func New(cfg Config) (*Handler, error) {
 	}
 	if cfg.RetryStatus == nil {
 		cfg.RetryStatus = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+	}
+	if cfg.Salt == nil {
+		cfg.Salt = plainSalt
 	}
 	cfg.Admission.Classes = max(cfg.Admission.Classes, 1)
 	if cfg.MintID == nil {

@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/banyan-llm/banyan/router/openai"
 )
 
 // maxClientID bounds the client's request id that is echoed, in bytes.
@@ -31,11 +35,11 @@ var dropped = map[string]bool{
 	"X-Request-Id": true, "X-Data-Parallel-Rank": true, "X-Data-Parallel-Host-Port": true,
 	"X-Prefiller-Host-Port": true, "X-Prefiller-Url": true, "X-Encoder-Hosts-Ports": true,
 	"X-Routed-Dp-Rank": true, "X-Dp-Rank": true, "X-Worker-Instance-Id": true, "X-Prefill-Instance-Id": true,
-	"X-Decoder-Host-Port": true, "X-Disagg-Prefill-Dp-Rank": true, "X-Kv-Transfer-Params": true,
+	"X-Decoder-Host-Port": true, "X-Disagg-Prefill-Dp-Rank": true,
 }
 
 // droppedPrefixes are families of such headers.
-var droppedPrefixes = []string{"X-Banyan-", "X-Llm-D-", "X-Gateway-", "X-Smg-", "X-Sglang-", "X-Dynamo-", "X-Bootstrap-", "X-Prefiller-"}
+var droppedPrefixes = []string{"X-Banyan-", "X-Llm-D-", "X-Gateway-", "X-Smg-", "X-Sglang-", "X-Dynamo-", "X-Bootstrap-", "X-Prefiller-", "X-Kv-"}
 
 // outbound is the header of a try: the client's without what ends here, and
 // the target's.
@@ -49,6 +53,7 @@ func (x *exchange) outbound(target *Target) http.Header {
 	dropListed(header, x.r.Header)
 	if !x.cfg.KeepAuthorization {
 		delete(header, "Authorization")
+		delete(header, "X-Api-Key")
 	}
 	header["X-Request-Id"] = []string{x.call.ID}
 	// No value: not sent, but tells the transport that the request may be
@@ -108,19 +113,29 @@ func (x *exchange) inbound(from http.Header, target *Target) {
 }
 
 // isolate puts the tenant into the cache salt, so that tenants share neither
-// the engine's blocks nor ours. A missing tenant is a tenant of its own.
-func isolate(call *Call) {
+// the engine's blocks nor ours. A missing tenant is a tenant of its own. What
+// goes out is a hash: vLLM refuses salts of more than 128 characters or with
+// one of @ / \ and NUL, and tenants are named by others.
+func (x *exchange) isolate() {
+	call := x.call
 	if !call.Endpoint.Salted() {
 		return
 	}
-	salt := "tenant:" + strconv.Itoa(len(call.Tenant)) + ":" + call.Tenant
-	if call.Body.CacheSalt != "" {
-		salt += ":" + call.Body.CacheSalt
+	field, given := "cache_salt", call.Body.CacheSalt
+	if call.Endpoint == openai.SGLGenerate { // it knows a salt by this name only
+		field, given = "extra_key", string(call.Body.Get("extra_key"))
 	}
+	salt := x.cfg.Salt(call.Tenant, given)
 	raw, err := json.Marshal(salt)
 	if err != nil {
 		panic("invariant: a string marshals: " + err.Error())
 	}
 	call.Body.CacheSalt = salt
-	call.Body.Set("cache_salt", raw)
+	call.Body.Set(field, raw)
+}
+
+// plainSalt is Config.Salt without a secret.
+func plainSalt(tenant, given string) string {
+	sum := sha256.Sum256([]byte(strconv.Itoa(len(tenant)) + ":" + tenant + given))
+	return hex.EncodeToString(sum[:16])
 }

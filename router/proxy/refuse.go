@@ -30,7 +30,7 @@ func (x *exchange) refuse(fail *openai.Error) {
 		x.cfg.Refused(fail.Status)
 	}
 	x.answer(fail.Status)
-	body := fail.Body()
+	body := fail.BodyFor(x.call.Endpoint)
 	header := x.w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
