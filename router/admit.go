@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -113,7 +114,7 @@ func (p *Peer) headroom(model string) int {
 	now := time.Now()
 	limit, sum, some := p.limit(now), 0, false
 	for _, r := range p.fleet.List() {
-		if r.Spec.Kind == "pool" || r.Spec.Role == "prefill" && p.config().Routing.Disagg.On() || !r.Up() || p.loads.Draining(r.Stream) {
+		if r.Spec.Kind != fleet.KindReplica || r.Spec.Role == "prefill" && p.config().Routing.Disagg.On() || !r.Up() || p.loads.Draining(r.Stream) {
 			continue
 		}
 		if _, ok := r.Serves(model); ok || model == "" {

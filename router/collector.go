@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/token"
 )
 
 // collector reads gauges off the peer's state when somebody scrapes.
@@ -25,6 +27,7 @@ type collector struct {
 	expiry, unknownKinds                        *prometheus.Desc
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
 	spans                                       *prometheus.Desc
+	promptKeys, wrongKeys                       *prometheus.Desc
 }
 
 func newCollector(p *Peer) *collector {
@@ -56,6 +59,8 @@ func newCollector(p *Peer) *collector {
 		queue:        d("queue_depth", "Requests waiting for admission."),
 		spans:        d("trace_spans_total", "Spans, by what became of them; none while tracing is off.", "outcome"),
 		queueClass:   d("queue_class_depth", "Requests waiting for admission, by priority class.", "class"),
+		promptKeys:   d("prompt_keys_total", "Prompts turned into block keys, by model, by the endpoint that told their tokens (or ids, text, none), and why. At most 256 models; the rest are other.", "model", "rung", "reason"),
+		wrongKeys:    d("prompt_keys_wrong_total", "Prompts whose engine counted other tokens than its endpoint told before, by that endpoint.", "rung"),
 		queueOldest:  d("queue_oldest_seconds", "Wait so far of the request that waits longest."),
 	}
 }
@@ -100,6 +105,16 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		for outcome, n := range map[string]uint64{"exported": s.Exported, "failed": s.Failed, "dropped": s.Dropped} {
 			ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(n), outcome)
 		}
+	}
+	keys := p.tokens.Stats()
+	for of, n := range keys.Models {
+		if !utf8.ValidString(of.Model) {
+			continue // no label
+		}
+		ch <- prometheus.MustNewConstMetric(c.promptKeys, prometheus.CounterValue, float64(n), of.Model, string(of.Rung), string(of.Reason))
+	}
+	for _, rung := range []token.Rung{token.Render, token.Tokenize} {
+		ch <- prometheus.MustNewConstMetric(c.wrongKeys, prometheus.CounterValue, float64(keys.Wrong[rung]), string(rung))
 	}
 	gauge(c.queue, float64(waiting.Queued))
 	gauge(c.queueOldest, waiting.Oldest.Seconds())

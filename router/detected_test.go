@@ -77,22 +77,6 @@ func TestSlowStartLowersTheWeightOfACandidate(t *testing.T) {
 	}
 }
 
-func TestTheOracleIsAReplicaThatRenders(t *testing.T) {
-	p := quietPeer(t, func(c *Config) {
-		c.Replicas = []fleet.Spec{{URL: "http://a:1", Engine: "sglang"}, {URL: "http://b:1", Engine: "vllm"}, {URL: "http://c:1", Engine: "trtllm"}, {URL: "http://d:1"}}
-	})
-	list := p.fleet.List()
-	rested := func(string) bool { return false }
-	for range 50 {
-		if r := oracle(list, rested); r == nil || r.Name() != "b:1" {
-			t.Fatalf("%v is asked to render", r)
-		}
-	}
-	if r := oracle(list[2:], rested); r != nil {
-		t.Errorf("%s is asked to render", r.Name())
-	}
-}
-
 func TestHowEventsAreReadFollowsTheFacts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec   fleet.Spec

@@ -39,7 +39,7 @@ type feed struct {
 func (g *ingest) fed(r *fleet.Replica) feed {
 	f := r.Facts()
 	switch {
-	case r.Spec.Kind == "pool" && r.Spec.Events == "" || f.Engine == "" || g.misfit(&f) != "":
+	case r.Spec.Kind == fleet.KindPool && r.Spec.Events == "" || r.Spec.Kind == fleet.KindRender || f.Engine == "" || g.misfit(&f) != "":
 		return feed{}
 	case f.Engine == "trtllm":
 		if f.Events == "" && !g.peer.config().Ingest.Poll || !g.polls(r) {

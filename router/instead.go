@@ -12,7 +12,7 @@ func insteadOf(down *console.Replica, all []console.Replica, split bool) string 
 	var up []*console.Replica
 	anybody := false
 	for i := range all {
-		if r := &all[i]; r.State == "up" && r.Kind != "pool" {
+		if r := &all[i]; r.State == "up" && r.Kind != "pool" && r.Kind != "render" {
 			anybody = true
 			if sharesModel(r, down) {
 				up = append(up, r)
@@ -28,6 +28,8 @@ func insteadOf(down *console.Replica, all []console.Replica, split bool) string 
 	switch {
 	case down.Kind == "pool":
 		return "What it holds is computed anew: mend it"
+	case down.Kind == "render":
+		return "The others, or the replicas themselves, are asked for tokens: restart it"
 	case !anybody:
 		return "No replica is left and requests get 503: start one"
 	case len(up) == 0:

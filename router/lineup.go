@@ -36,7 +36,8 @@ type lineup struct {
 	told  bool   // somebody has told what it serves
 	lora  string // the adapter, if the model is one
 	seats
-	stores seats // shared cache layers that all of them can load from
+	stores  seats            // shared cache layers that all of them can load from
+	renders []*fleet.Replica // asked for tokens before replicas are
 }
 
 // lineups are those of one state of the fleet and of the configuration.
@@ -84,7 +85,13 @@ func (p *Peer) lineup(model string) *lineup {
 func (p *Peer) newLineup(model string, split bool) *lineup {
 	l := &lineup{}
 	for _, r := range p.fleet.List() {
-		if r.Spec.Kind == "pool" {
+		if r.Spec.Kind == fleet.KindRender {
+			if _, ok := r.Serves(model); ok || model == "" {
+				l.renders = append(l.renders, r)
+			}
+			continue
+		}
+		if r.Spec.Kind == fleet.KindPool {
 			if _, ok := r.Serves(model); ok || model == "" {
 				l.stores.add(r, p.markOf(r))
 			}
@@ -117,7 +124,7 @@ func (p *Peer) markOf(r *fleet.Replica) *mark {
 // mostly the whole line-up, which is then not copied.
 func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
 	l := p.lineup(call.Body.Model)
-	s.seats, s.stores = l.seats, l.stores
+	s.seats, s.stores, s.renders = l.seats, l.stores, l.renders
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
 		left := &s.left
 		left.replicas, left.marks, left.entries = left.replicas[:0], left.marks[:0], left.entries[:0]

@@ -92,8 +92,11 @@ func (m *metrics) startAtZero(policyName string) {
 	for mode, why := range map[token.Scheme][]token.Reason{
 		token.Ids:    {token.Given},
 		token.Engine: {token.Asked, token.Cached},
-		token.Text:   {token.Configured, token.NoEngine, token.Unsupported, token.Cooling, token.Timeout, token.Failed, token.Rejected},
-		token.None:   {token.NoPrompt},
+		token.Text: {
+			token.Configured, token.NoEngine, token.Unsupported, token.Unaskable, token.Differs, token.Cooling,
+			token.Timeout, token.Busy, token.Failed, token.Rejected,
+		},
+		token.None: {token.NoPrompt},
 	} {
 		for _, reason := range why {
 			m.known = append(m.known, keyedCounter{token.Count{Scheme: mode, Reason: reason}, m.tokenized.WithLabelValues(string(mode), string(reason))})

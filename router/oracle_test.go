@@ -5,29 +5,73 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/token"
 )
 
 func TestOracleAsksAReplicaThatDoesNotRest(t *testing.T) {
 	f := fleet.New(fleet.Config{})
 	f.Set([]fleet.Spec{
-		{Name: "a", URL: "http://a", Engine: "vllm"}, {Name: "b", URL: "http://b", Engine: "vllm"}, {Name: "c", URL: "http://c", Engine: "sglang"},
+		{Name: "a", URL: "http://a", Engine: "vllm"}, {Name: "b", URL: "http://b", Engine: "vllm", Credentials: "secret"},
+		{Name: "c", URL: "http://c", Engine: "sglang"}, {Name: "d", URL: "http://d"},
 	}, time.Unix(1, 0))
 	replicas := f.List()
-	asked := map[string]int{}
-	for range 200 {
-		asked[oracle(replicas, func(url string) bool { return url == "http://a" }).Name()]++
+	draw := func(from []*fleet.Replica, kind token.Kind, resting ...string) map[string]int {
+		asked := map[string]int{}
+		for range 200 {
+			o, ok := oracle(from, kind, func(o *token.Oracle) bool {
+				for _, url := range resting {
+					if o.URL == url {
+						return true
+					}
+				}
+				return false
+			})
+			if ok {
+				asked[o.URL]++
+			}
+			if o.URL == "http://b" && o.Header.Get("Authorization") != "Bearer secret" {
+				t.Fatal("asked without the replica's credentials")
+			}
+		}
+		return asked
 	}
-	if asked["b"] != 200 {
-		t.Errorf("asked %v while a rests, want b alone", asked)
+	if asked := draw(replicas, token.Chat, "http://a", "http://c"); asked["http://b"] != 200 {
+		t.Errorf("asked %v while a and c rest, want b alone", asked)
 	}
-	clear(asked)
-	for range 200 {
-		asked[oracle(replicas, func(string) bool { return true }).Name()]++
+	asked := draw(replicas, token.Chat)
+	if asked["http://a"] == 0 || asked["http://b"] == 0 || asked["http://c"] == 0 || asked["http://d"] > 0 {
+		t.Errorf("asked %v, want all whose engine is known", asked)
 	}
-	if asked["c"] > 0 || asked["a"] == 0 || asked["b"] == 0 {
+	// SGLang has no endpoint for Messages: it is drawn only if nobody else is left.
+	if asked := draw(replicas, token.Messages, "http://a", "http://b", "http://c"); asked["http://c"] > 0 || len(asked) != 2 {
 		t.Errorf("asked %v while all rest", asked)
 	}
-	if got := oracle(replicas[2:], func(string) bool { return false }); replicas[2].Name() == "c" && got != nil {
-		t.Errorf("asked %s, which cannot render", got.Name())
+	if asked := draw(replicas[2:3], token.Messages, "http://c"); asked["http://c"] != 200 {
+		t.Errorf("asked %v, want the one there is, so that the reason names it", asked)
+	}
+	if asked := draw(replicas[3:], token.Chat); len(asked) != 0 {
+		t.Errorf("asked %v, whose engine is not known yet", asked)
+	}
+}
+
+// A render server is never sent requests and is asked before the replicas.
+func TestRenderServersAreAskedFirst(t *testing.T) {
+	p := quietPeer(t, nil)
+	p.fleet.Set([]fleet.Spec{
+		{Name: "r0", URL: "http://r0", Engine: "vllm", Model: "m"}, {Name: "render", URL: "http://render", Kind: fleet.KindRender, Model: "m"},
+		{Name: "other", URL: "http://other", Kind: fleet.KindRender, Model: "n"},
+	}, time.Unix(1, 0))
+	l := p.lineup("m")
+	if len(l.replicas) != 1 || l.replicas[0].Name() != "r0" || len(l.renders) != 1 || l.renders[0].Name() != "render" {
+		t.Fatalf("routed to %v, asked %v", l.replicas, l.renders)
+	}
+	s := &scratch{seats: l.seats, renders: l.renders}
+	asked := p.oracles(s, token.Chat)
+	if len(asked) != 2 || asked[0].URL != "http://render" || asked[0].Engine != "vllm" || asked[1].URL != "http://r0" {
+		t.Fatalf("asked %+v", asked)
+	}
+	l.renders[0].Fail(time.Now(), true, "refused")
+	if asked := p.oracles(s, token.Chat); len(asked) != 1 || asked[0].URL != "http://r0" {
+		t.Fatalf("a render server that is down is asked: %+v", asked)
 	}
 }

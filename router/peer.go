@@ -160,7 +160,7 @@ func (p *Peer) compose() error {
 	p.index = index.New(index.Config{Hasher: p.hasher, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions})
 	p.transport = proxy.NewTransport()
 	var err error
-	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize}); err != nil {
+	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, Inexact: p.lostExact}); err != nil {
 		return err
 	}
 	if p.public, err = net.Listen("tcp", cfg.HTTP.Listen); err != nil {

@@ -23,8 +23,9 @@ import (
 
 // prompt is what was learned of a request's body, once for all its tries.
 type prompt struct {
-	keys  token.Keys
-	whole bool // a prefill leg failed: one replica is enough
+	keys   token.Keys
+	single bool // the only prompt of its body: the engine's count of tokens is its
+	whole  bool // a prefill leg failed: one replica is enough
 }
 
 // ticket follows one try from its dispatch to its end.
@@ -39,6 +40,7 @@ type ticket struct {
 	predicted  float64
 	policyName string
 	reason     policy.Reason
+	single     bool // of the prompt
 
 	lead     *lead // the prefill side, nil if one replica does it all
 	prompt   *prompt
@@ -51,6 +53,7 @@ type scratch struct {
 	seats   // who may be tried; of a line-up, or left
 	left    seats
 	stores  seats // of the line-up
+	renders []*fleet.Replica
 	cands   []policy.Candidate
 	scores  []float64
 	found   index.View
@@ -85,7 +88,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	if err := p.pin(s, call); err != nil {
 		return nil, err
 	}
-	pr, err := p.readPrompt(ctx, call, lora, s.replicas)
+	pr, err := p.readPrompt(ctx, call, lora, s)
 	if err != nil {
 		return nil, err
 	}
@@ -137,65 +140,6 @@ func (p *Peer) request(s *scratch, call *proxy.Call, pr *prompt) *policy.Request
 	return req
 }
 
-// readPrompt turns the body into block keys, once per call.
-func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, replicas []*fleet.Replica) (*prompt, error) {
-	if pr, ok := call.Memo.(*prompt); ok {
-		return pr, nil
-	}
-	body := call.Body
-	q := token.Query{Model: body.Model, LoRA: lora, Salt: body.CacheSalt, Chat: body.Endpoint == openai.Chat}
-	switch {
-	case body.Prompt.Kind == openai.TokenPrompt && body.Prompt.Tokens != nil:
-		q.Tokens = body.Prompt.Tokens
-	case body.Endpoint == openai.Chat, body.Endpoint == openai.Completions:
-		q.Text, q.Body = body.AppendCanonical, body.PromptBody
-		if at := oracle(replicas, p.tokens.Resting); at != nil {
-			q.Engine, q.PageTokens = at.Spec.URL, pageOf(replicas)
-			if at.Spec.Credentials != "" {
-				q.Header = http.Header{"Authorization": {"Bearer " + at.Spec.Credentials}}
-			}
-		}
-	case body.Previous != "": // the prompt goes on from one that only its holder knows
-	case body.Endpoint.Salted():
-		q.Text = body.AppendCanonical
-	}
-	pr := &prompt{keys: p.tokens.Keys(ctx, &q)}
-	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
-	call.Memo = pr
-	return pr, ctx.Err()
-}
-
-// oracle draws a replica that can render prompts, so that in a pool of several
-// engines equal prompts have equal keys; nil if none can. One that rests, by
-// its URL, is drawn only if all do: else its share of the prompts would get
-// text keys while others could tell.
-func oracle(replicas []*fleet.Replica, resting func(url string) bool) (at *fleet.Replica) {
-	from := rand.IntN(len(replicas))
-	for i := range replicas {
-		r := replicas[(from+i)%len(replicas)]
-		if r.Engine() != "vllm" {
-			continue
-		}
-		if !resting(r.Spec.URL) {
-			return r
-		}
-		at = r
-	}
-	return at
-}
-
-// pageOf is the page by which images in rendered prompts are named, tokens: of
-// a pool with several page sizes the first one, for whatever replica is asked,
-// so that equal prompts have equal keys. 0 if unknown.
-func pageOf(replicas []*fleet.Replica) int {
-	for _, r := range replicas {
-		if f := r.Facts(); f.Engine == "vllm" && f.BlockSize > 0 {
-			return f.BlockSize
-		}
-	}
-	return 0
-}
-
 // look is what this peer knows of its own knowledge now.
 func (p *Peer) look(s *scratch, now time.Time) *policy.View {
 	lambda, meanS := p.loads.FleetRate()
@@ -245,7 +189,7 @@ func (p *Peer) ticket(r *fleet.Replica, c *policy.Candidate, pr *prompt, d polic
 			Replica: r.Stream, Prefill: d.Prefill, Tokens: int64(max(1, pr.keys.Tokens-d.Matched)),
 			Blocks: int64(len(pr.keys.Keys)),
 		},
-		replica: r, keys: &pr.keys, at: now, matched: d.Matched, predicted: d.Predicted,
+		replica: r, keys: &pr.keys, single: pr.single, at: now, matched: d.Matched, predicted: d.Predicted,
 		confirmed: c.Disk / max(1, pr.keys.Grid),
 	}
 }
@@ -348,6 +292,9 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m.output.Add(float64(u.Completion))
 	if t.shared() { // the prompt was computed by the lead: its word counts
 		u, t = t.lead.said(), t.lead.ticket
+	}
+	if t.single && !t.shared() {
+		p.tokens.Verify(t.keys, u.Prompt)
 	}
 	p.traffic.add(&res.Usage, u.Cached)
 	switch {

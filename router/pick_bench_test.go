@@ -55,7 +55,7 @@ func newDeciding(b *testing.B, replicas, tokens int) *deciding {
 
 // tellAll lets the replicas hold the call's prompt, from half of it to all.
 func (d *deciding) tellAll(b *testing.B) {
-	pr, err := d.readPrompt(context.Background(), d.call, "", d.fleet.List())
+	pr, err := d.readPrompt(context.Background(), d.call, "", &scratch{seats: seats{replicas: d.fleet.List()}})
 	if err != nil || len(pr.keys.Hashes) == 0 {
 		b.Fatalf("no keys: %+v %v", pr.keys.Scheme, err)
 	}
@@ -145,7 +145,7 @@ func BenchmarkPickParts(b *testing.B) {
 		d.call.Memo = nil
 		lora, err := d.candidates(s, d.call)
 		var pr *prompt
-		hash.add(timed(func() { pr, err = d.readPrompt(context.Background(), d.call, lora, s.replicas) }))
+		hash.add(timed(func() { pr, err = d.readPrompt(context.Background(), d.call, lora, s) }))
 		match.add(timed(func() { d.index.Match(pr.keys.Keys, &s.found) }))
 		gather.add(timed(func() {
 			_, err = d.candidates(s, d.call)

@@ -42,6 +42,8 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	s.Config = p.configStatus()
 	s.Problems = append(s.Problems, problems(s)...)
 	s.Problems = append(s.Problems, p.fleetProblems()...)
+	s.Keys = p.keyStatus(p.tokens.Modes())
+	s.Problems = append(s.Problems, keyProblems(s.Keys)...)
 	s.Judge()
 	return s
 }
@@ -98,7 +100,7 @@ func (p *Peer) replicaStatus(now time.Time) []console.Replica {
 	return out
 }
 
-func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.StreamID]crdt.Scrape, modes map[string]token.Scheme, now time.Time) console.Replica {
+func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.StreamID]crdt.Scrape, modes []token.Mode, now time.Time) console.Replica {
 	sum, prompt, cached := p.loads.Totals(r.Stream)
 	h := r.Health()
 	q := console.Replica{
@@ -118,8 +120,8 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 	q.SinceMs = now.Sub(since).Milliseconds()
 	for _, m := range r.Models() {
 		q.Models = append(q.Models, m.ID)
-		if mode, ok := modes[m.ID]; ok && q.Tokenizer == "" {
-			q.Tokenizer = string(mode)
+		if q.Tokenizer == "" {
+			q.Tokenizer = modeOf(modes, m.ID)
 		}
 	}
 	if s, ok := scrapes[r.Stream]; ok && load.Fresh(&s, now.UnixMilli(), 5*load.ScrapeFreshMs) {

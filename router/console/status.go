@@ -24,6 +24,7 @@ type Status struct {
 	Tree     Tree      `json:"tree"`
 	Requests Requests  `json:"requests"`
 	Prefixes []Prefix  `json:"prefixes"`
+	Keys     []Keying  `json:"keys"`
 	Disagg   *Disagg   `json:"disaggregation"` // null while off
 	Queue    *Queue    `json:"queue"`
 	Problems []Problem `json:"problems"`
@@ -64,12 +65,12 @@ type Replica struct {
 	Rank      int      `json:"rank"`
 	Engine    string   `json:"engine"`
 	Role      string   `json:"role"`
-	Kind      string   `json:"kind"`  // replica, or pool: a cache store that gets no requests
+	Kind      string   `json:"kind"`  // replica; pool: a cache store, or render: a server that tells tokens; they get no requests
 	State     string   `json:"state"` // up, down, draining
 	Reason    string   `json:"reason"`
 	SinceMs   int64    `json:"since_ms"` // age of the state
 	Models    []string `json:"models"`
-	Tokenizer string   `json:"tokenizer"` // how prompts become keys: engine or text, and why
+	Tokenizer string   `json:"tokenizer"` // how prompts become keys: engine or text; see keys
 
 	Source     string   `json:"source"`      // who listed it: static, dns, kubernetes
 	EngineFrom string   `json:"engine_from"` // who named the engine: configured, assumed, or the endpoint that told
@@ -204,6 +205,19 @@ type Disagg struct {
 	// Advised is how many prefill replicas go with one decode replica at this
 	// traffic; null until measured.
 	Advised *float64 `json:"advised_prefill_per_decode"`
+}
+
+// Keying is how text prompts of one model and API were last turned into keys.
+type Keying struct {
+	Model  string `json:"model"`
+	API    string `json:"api"`    // completions, chat, messages or responses
+	Scheme string `json:"scheme"` // engine: exact, as the engine's events; text: by the router's own requests only
+	Rung   string `json:"rung"`   // render or tokenize: the endpoint that told; text
+	Reason string `json:"reason"`
+	Exact  bool   `json:"exact"`
+	Off    bool   `json:"off"`  // events are followed for nothing
+	Why    string `json:"why"`  // what the endpoints answered
+	Cure   string `json:"cure"` // of what is off
 }
 
 // Prefix is one much-shared piece of the tree; never prompt text.

@@ -137,8 +137,8 @@ var replicaColumns = []column{
 
 // roleText is what a replica does, if it does anything itself.
 func roleText(r *Replica) string {
-	if r.Kind == "pool" {
-		return "pool"
+	if r.Kind == "pool" || r.Kind == "render" {
+		return r.Kind
 	}
 	return r.Role
 }

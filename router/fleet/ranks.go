@@ -73,7 +73,7 @@ func (f *Fleet) ranksLocked(spec *Spec, single map[string]bool) int {
 	switch {
 	case spec.Ranks > 0:
 		return spec.Ranks
-	case spec.Rank == 0 && spec.Kind == "replica" && !single[spec.URL]:
+	case spec.Rank == 0 && spec.Kind == KindReplica && !single[spec.URL]:
 		return f.told[spec.URL]
 	}
 	return 1

@@ -85,6 +85,10 @@ func (r *Replica) Serves(model string) (lora string, ok bool) {
 	return "", false
 }
 
+// Rise changes whenever the replica came up again: what was learned of the
+// process before need not hold of this one.
+func (r *Replica) Rise() int64 { return r.rose.Load() }
+
 // NoteReport remembers that an answer told a number of cached tokens.
 func (r *Replica) NoteReport() { r.reports.Store(r.rose.Load() + 1) }
 

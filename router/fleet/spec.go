@@ -25,7 +25,7 @@ type Spec struct {
 	Rank        int               `yaml:"rank,omitempty"`   // data-parallel rank
 	Ranks       int               `yaml:"ranks,omitempty"`  // data-parallel ranks behind the URL, each a replica; 0: as the engine tells
 	Role        string            `yaml:"role,omitempty"`   // both, prefill or decode
-	Kind        string            `yaml:"kind,omitempty"`   // replica or pool
+	Kind        string            `yaml:"kind,omitempty"`   // replica, pool or render
 	Model       string            `yaml:"model,omitempty"`  // default: what /v1/models says
 	Labels      map[string]string `yaml:"labels,omitempty"`
 	Credentials string            `yaml:"credentials,omitempty" secret:"true"` // bearer token for the replica
@@ -35,6 +35,13 @@ type Spec struct {
 	CredentialsFile string `yaml:"credentials_file,omitempty"`
 	CredentialsEnv  string `yaml:"credentials_env,omitempty"`
 }
+
+// Kinds of what is listed. Only replicas are sent requests.
+const (
+	KindReplica = "replica"
+	KindPool    = "pool"   // a cache layer that several replicas can load from
+	KindRender  = "render" // a server that is only asked for the tokens of prompts
+)
 
 // withDefaults fills in what was left out.
 func (s Spec) withDefaults() Spec {
@@ -46,7 +53,7 @@ func (s Spec) withDefaults() Spec {
 		s.Role = "both"
 	}
 	if s.Kind == "" {
-		s.Kind = "replica"
+		s.Kind = KindReplica
 	}
 	if s.Name == "" {
 		if u, err := url.Parse(s.URL); err == nil {
@@ -106,7 +113,7 @@ func ValidateSpecs(specs []Spec) error {
 		}
 		oneOf("engine", s.Engine, engineAuto, vllm, sglang, trtllm)
 		oneOf("role", s.Role, "both", "prefill", "decode")
-		oneOf("kind", s.Kind, "replica", "pool")
+		oneOf("kind", s.Kind, KindReplica, KindPool, KindRender)
 		for field, endpoint := range map[string]string{"events": s.Events, "replay": s.Replay} {
 			if endpoint == Poll && field == "events" && s.Engine != vllm && s.Engine != sglang {
 				continue

@@ -101,7 +101,7 @@ func (w *watcher) step(ctx context.Context, now time.Time) {
 	} else if w.known && w.again.due(now) {
 		w.again.done(time.Now(), f.cfg.Again, f.askAgain(ctx, r))
 	}
-	if r.Engine() != "" && w.load.due(now) && (f.cfg.Owned == nil || f.cfg.Owned(r.Stream)) {
+	if r.Engine() != "" && r.Spec.Kind != KindRender && w.load.due(now) && (f.cfg.Owned == nil || f.cfg.Owned(r.Stream)) {
 		ok := w.readLoad(ctx)
 		w.load.done(time.Now(), f.cfg.Scrape, ok)
 	}

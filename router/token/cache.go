@@ -15,10 +15,11 @@ type identity [sha256.Size]byte
 type answer struct {
 	hashes []radix.TokenHash
 	tokens int
+	from   *source
 }
 
 // entryBytes is what an entry costs beside its hashes: map, list and headers.
-const entryBytes = 256
+const entryBytes = 448 // with its source
 
 func (a answer) bytes() int { return entryBytes + 8*len(a.hashes) }
 
@@ -64,6 +65,16 @@ func (c *cache) put(id identity, a answer) {
 		oldest := c.recent.Remove(c.recent.Back()).(*entry)
 		delete(c.entries, oldest.id)
 		c.bytes -= oldest.answer.bytes()
+	}
+}
+
+// drop forgets an answer.
+func (c *cache) drop(id identity) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.entries[id]; ok {
+		c.bytes -= c.recent.Remove(e).(*entry).answer.bytes()
+		delete(c.entries, id)
 	}
 }
 

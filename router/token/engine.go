@@ -7,157 +7,224 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/banyan-llm/banyan/radix"
 )
 
-// maxAnswerBytes bounds what is read of an engine's answer: about two million
-// token ids.
-const maxAnswerBytes = 16 << 20
+// Bounds of what is read of a server's answer.
+const (
+	maxAnswerBytes = 16 << 20 // about two million token ids
+	maxErrorBytes  = 4 << 10
+	maxWhyBytes    = 160 // of its error message that are kept
+)
 
 // Results of asking that a caller tells apart.
 var (
 	errMissing  = errors.New("the endpoint does not exist")
 	errRejected = errors.New("the engine rejects the prompt")
+	errStrange  = errors.New("the answer is no list of token ids")
+	errFailed   = errors.New("the engine fails")
+	errShape    = errors.New("no endpoint takes such a prompt")
 )
 
-// askEngine asks the replica's render endpoint, or its tokenizer if it has no
-// such endpoint, and notes what it learns of the replica.
-func (t *Tokenizer) askEngine(ctx context.Context, q *Query, body []byte, render bool) (answer, error) {
-	err := errMissing
-	var a answer
-	if render {
-		path := completions
-		if q.Chat {
-			path = chatCompletion
+// refusal is a 4xx of a server: kind is errMissing or errRejected.
+type refusal struct {
+	kind error
+	why  string
+}
+
+func (r *refusal) Error() string { return r.why }
+func (r *refusal) Unwrap() error { return r.kind }
+
+// source is where an answer came from.
+type source struct {
+	oracle Oracle
+	kind   Kind
+	rung   int // of the ladder
+	name   Rung
+	id     identity
+}
+
+// askAll asks one server after the other until one answers or says that the
+// prompt is at fault, which the next one would say too.
+func (t *Tokenizer) askAll(ctx context.Context, q *Query, body []byte, open [][maxSteps]bool, begin time.Time) (a answer, err error) {
+	err = errMissing
+	for i := range q.Engines {
+		o := &q.Engines[i]
+		if open[i] == ([maxSteps]bool{}) {
+			continue
 		}
-		if a, err = t.post(ctx, q, path+renderSuffix, body); errors.Is(err, errMissing) {
-			t.abilities.missing(q.Engine, true, t.cfg.Now())
+		// Who is late has failed, though its answer is waited for and kept.
+		late := time.AfterFunc(t.cfg.Deadline-t.cfg.Now().Sub(begin), func() { t.abilities.failed(o, t.cfg.Now()) })
+		a, err = t.climb(ctx, q, o, body, open[i])
+		inTime := late.Stop()
+		switch {
+		case err == nil || errors.Is(err, errRejected) || errors.Is(err, errShape) || errors.Is(err, errMissing):
+			if inTime {
+				t.abilities.answered(o)
+			}
+		case inTime:
+			t.abilities.failed(o, t.cfg.Now())
 		}
-	}
-	if errors.Is(err, errMissing) {
-		if a, err = t.post(ctx, q, tokenizePath, body); errors.Is(err, errMissing) {
-			t.abilities.missing(q.Engine, false, t.cfg.Now())
+		if err == nil || errors.Is(err, errRejected) || ctx.Err() != nil {
 			return a, err
 		}
-	}
-	if err == nil || errors.Is(err, errRejected) {
-		t.abilities.answered(q.Engine)
-	} else {
-		t.abilities.failed(q.Engine, t.cfg.Now())
 	}
 	return a, err
 }
 
-func (t *Tokenizer) post(ctx context.Context, q *Query, path string, body []byte) (answer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(q.Engine, "/")+path, bytes.NewReader(body))
-	if err != nil {
-		return answer{}, fmt.Errorf("ask for token ids: %w", err)
+// climb tries the rungs of one server, best first. The error is that of the
+// rung that came nearest to an answer.
+func (t *Tokenizer) climb(ctx context.Context, q *Query, o *Oracle, body []byte, open [maxSteps]bool) (answer, error) {
+	worst := errMissing
+	for i, s := range ladder(o.Engine, q.Kind) {
+		if !open[i] {
+			continue
+		}
+		ask, why := body, ""
+		if q.Ask != nil {
+			ask, why = q.Ask(s.rung, o.Engine, body)
+		}
+		if why != "" {
+			worst = nearest(worst, fmt.Errorf("%w: %s", errShape, why))
+			continue
+		}
+		r, err := t.post(ctx, o, s.path, ask)
+		if err == nil {
+			t.abilities.worked(o, q.Kind, i)
+			a := t.digest(r, q.PageTokens)
+			a.from = &source{oracle: *o, kind: q.Kind, rung: i, name: s.rung}
+			return a, nil
+		}
+		t.learn(o, q.Kind, i, err)
+		worst = nearest(worst, err)
+		if !errors.Is(err, errMissing) && !errors.Is(err, errRejected) && !errors.Is(err, errStrange) && !errors.Is(err, errFailed) {
+			break // nobody is there: another endpoint of the same server is not either
+		}
 	}
-	req.Header = q.Header.Clone()
+	return answer{}, worst
+}
+
+// learn notes what a rung's failure says of it.
+func (t *Tokenizer) learn(o *Oracle, k Kind, rung int, err error) {
+	now := t.cfg.Now()
+	switch {
+	case errors.Is(err, errMissing):
+		t.abilities.missing(o, k, rung, now, err.Error())
+	case errors.Is(err, errRejected):
+		t.abilities.refused(o, k, rung, now, err.Error())
+	case errors.Is(err, errStrange):
+		t.abilities.strange(o, k, rung, now, err.Error())
+	}
+}
+
+// nearest keeps the more telling of two errors: a server in trouble, then a
+// prompt at fault, then a prompt no rung takes, then no rung.
+func nearest(a, b error) error {
+	rank := func(err error) int {
+		switch {
+		case errors.Is(err, errMissing):
+			return 0
+		case errors.Is(err, errShape):
+			return 1
+		case errors.Is(err, errRejected):
+			return 2
+		}
+		return 3
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+func (t *Tokenizer) post(ctx context.Context, o *Oracle, path string, body []byte) (rendered, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(o.URL, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return rendered{}, fmt.Errorf("ask for token ids: %w", err)
+	}
+	req.Header = o.Header.Clone()
 	if req.Header == nil {
 		req.Header = make(http.Header)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	res, err := t.cfg.Transport.RoundTrip(req)
 	if err != nil {
-		return answer{}, fmt.Errorf("ask for token ids: %w", err)
+		return rendered{}, fmt.Errorf("ask for token ids: %w", err)
 	}
 	defer res.Body.Close()
-	switch code := res.StatusCode; {
-	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented,
-		code == http.StatusForbidden || code == http.StatusUnauthorized: // vLLM from 0.30 on: render is 403 without --enable-scale-out
-		return answer{}, errMissing
-	case code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout:
-		return answer{}, errRejected
-	case code != http.StatusOK:
-		return answer{}, fmt.Errorf("ask for token ids: status %d", code)
+	if res.StatusCode != http.StatusOK {
+		return rendered{}, refused(res)
 	}
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1))
 	if err != nil {
-		return answer{}, fmt.Errorf("read token ids: %w", err)
+		return rendered{}, fmt.Errorf("read token ids: %w", err)
 	}
 	if len(raw) > maxAnswerBytes {
-		return answer{}, fmt.Errorf("read token ids: the answer is over %d bytes", maxAnswerBytes)
+		return rendered{}, fmt.Errorf("%w: over %d bytes", errStrange, maxAnswerBytes)
 	}
 	r, err := decode(raw)
 	if err != nil {
-		return answer{}, err
+		return rendered{}, fmt.Errorf("%w: %w", errStrange, err)
 	}
-	return t.digest(r, q.PageTokens), nil
+	return r, nil
 }
 
-// rendered is one prompt in an engine's answer.
-type rendered struct {
-	tokens []uint32
-	spans  []span
+// refused says what an answer other than 200 means. That an endpoint is not
+// here is said in many ways: no such route, not for you, not started with it.
+// But vLLM says 404 also of a model that it does not serve, and then the
+// endpoint is there.
+func refused(res *http.Response) error {
+	raw, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes))
+	why := fmt.Sprintf("answered %d", res.StatusCode)
+	if said := message(raw); said != "" {
+		why += ": " + said
+	}
+	switch code := res.StatusCode; {
+	case code == http.StatusNotFound && bytes.Contains(raw, []byte(`"NotFoundError"`)):
+		return &refusal{errRejected, why}
+	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented,
+		code == http.StatusForbidden || code == http.StatusUnauthorized:
+		return &refusal{errMissing, why}
+	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code == http.StatusServiceUnavailable:
+		return fmt.Errorf("ask for token ids: %s", why)
+	case code >= 400 && code < 500:
+		return &refusal{errRejected, why}
+	}
+	return fmt.Errorf("%w: %s", errFailed, why)
 }
 
-// decode reads the three shapes of answers: render of chat (an object with
-// token_ids), render of completions (a list of them), tokenize (tokens).
-func decode(raw []byte) (rendered, error) {
-	var r rendered
-	raw = bytes.TrimSpace(raw)
-	if len(raw) > 0 && raw[0] == '[' {
-		var list []json.RawMessage
-		if err := json.Unmarshal(raw, &list); err != nil {
-			return r, fmt.Errorf("decode token ids: %w", err)
-		}
-		if len(list) == 0 {
-			return r, errors.New("decode token ids: the answer is empty")
-		}
-		raw = list[0]
+// message is what an error page says, cut short; nothing if it is no JSON of
+// a known form. Validation errors quote the prompt, so only the text before
+// the first line break, quote or brace is kept.
+func message(raw []byte) string {
+	var page struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+		Message string `json:"message"`
+		Detail  any    `json:"detail"`
 	}
-	var shape struct {
-		TokenIDs json.RawMessage `json:"token_ids"`
-		Tokens   json.RawMessage `json:"tokens"`
-		Features *features       `json:"features"`
+	if json.Unmarshal(raw, &page) != nil {
+		return ""
 	}
-	if err := json.Unmarshal(raw, &shape); err != nil {
-		return r, fmt.Errorf("decode token ids: %w", err)
+	said := page.Error.Message
+	if said == "" {
+		said = page.Message
 	}
-	ids := shape.TokenIDs
-	if ids == nil {
-		ids = shape.Tokens
+	if text, ok := page.Detail.(string); ok && said == "" {
+		said = text
 	}
-	var err error
-	if r.tokens, err = parseIDs(ids); err != nil {
-		return r, err
+	if i := strings.IndexAny(said, "\r\n'\"{[`"); i >= 0 {
+		said = said[:i]
 	}
-	r.spans, err = shape.Features.spans(len(r.tokens))
-	return r, err
-}
-
-var errIDs = errors.New("decode token ids: not a list of token ids")
-
-// parseIDs reads a JSON list of integers from 0 to 2^32-1: encoding/json takes
-// ten times as long for it.
-func parseIDs(raw []byte) ([]uint32, error) {
-	if len(raw) < 2 || raw[0] != '[' {
-		return nil, errIDs
+	if len(said) > maxWhyBytes {
+		said = said[:maxWhyBytes]
 	}
-	ids := make([]uint32, 0, bytes.Count(raw, []byte{','})+1)
-	id, digits := uint64(0), 0
-	for _, c := range raw[1:] {
-		switch {
-		case c-'0' < 10:
-			digits++
-			if id = id*10 + uint64(c-'0'); id > math.MaxUint32 {
-				return nil, errIDs
-			}
-		case c == ',' || c == ']':
-			if digits > 0 {
-				ids = append(ids, uint32(id))
-			}
-			id, digits = 0, 0
-		case c != ' ' && c != '\n' && c != '\r' && c != '\t':
-			return nil, errIDs
-		}
-	}
-	return ids, nil
+	return strings.ToValidUTF8(strings.TrimRight(said, " :."), "")
 }
 
 func (t *Tokenizer) hashes(tokens []uint32) []radix.TokenHash {

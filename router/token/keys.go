@@ -25,6 +25,16 @@ type Keys struct {
 	Hashes []radix.TokenHash // Keys[i] = Chain(Keys[i-1], Hashes[i])
 	Tokens int               // prompt length; an estimate in text scheme
 	Grid   int               // tokens per key; an estimate in text scheme
+
+	from *source // of scheme Engine: who answered
+}
+
+// Rung is how the keys were learned, or what they are made of instead.
+func (k *Keys) Rung() Rung {
+	if k.Scheme == Engine {
+		return k.from.name
+	}
+	return Rung(k.Scheme)
 }
 
 // Deepest is the key of the last whole block, 0 if there is none.

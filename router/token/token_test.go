@@ -68,12 +68,12 @@ func answerIDs(w http.ResponseWriter, r *http.Request) {
 
 func textQuery(e *engine, text string) *Query {
 	q := &Query{
-		Model: "m", Chat: true,
+		Model: "m", Kind: Chat,
 		Text: func(dst []byte) []byte { return append(dst, text...) },
 		Body: func() []byte { return []byte(text) },
 	}
 	if e != nil {
-		q.Engine = e.URL
+		q.Engines = []Oracle{{URL: e.URL, Engine: "vllm"}}
 	}
 	return q
 }
@@ -130,8 +130,8 @@ func TestEngineKeysEqualIDKeysAndAreCached(t *testing.T) {
 	if s.Counts[Count{Engine, Asked}] != 1 || s.Counts[Count{Engine, Cached}] != 2 || s.CacheLength != 1 {
 		t.Fatalf("%+v", s)
 	}
-	if tok.Modes()["m"] != Engine {
-		t.Fatal("mode of the model")
+	if m := tok.Modes(); len(m) != 1 || m[0] != (Mode{Model: "m", Kind: Chat, Scheme: Engine, Rung: Render, Reason: Cached}) {
+		t.Fatalf("mode of the model: %+v", m)
 	}
 	if path := <-e.paths; path != "/v1/chat/completions/render" {
 		t.Fatal(path)
@@ -149,7 +149,8 @@ func TestAnswersInTheirShapes(t *testing.T) {
 	}
 	for _, raw := range []string{
 		``, `[]`, `{}`, `[1]`, `{"token_ids":null}`, `{"token_ids":["a"]}`, `{"token_ids":[1.5]}`, `{"token_ids":[-1]}`,
-		`{"token_ids":[4294967296]}`, `{"token_ids":[[1]]}`, `<html>`, `{"tokens":"x"}`,
+		`{"token_ids":[4294967296]}`, `{"token_ids":[16777216]}`, `{"token_ids":[]}`, `{"tokens":[1,2],"count":3}`, `{"tokens":[1],"count":"1"}`,
+		`{"tokens":[[1,2]],"count":[2]}`, `{"token_ids":[[1]]}`, `<html>`, `{"tokens":"x"}`,
 		`{"token_ids":[1],"features":{"mm_hashes":{},"mm_placeholders":{"image":[{"offset":0,"length":1}]}}}`,
 		`{"token_ids":[1],"features":{"mm_hashes":{"image":["h"]},"mm_placeholders":{"image":[{"offset":0,"length":2}]}}}`,
 		`{"token_ids":[1],"features":{"mm_hashes":{"image":["h"]},"mm_placeholders":{"image":[{"offset":-1,"length":1}]}}}`,
@@ -282,7 +283,7 @@ func TestReplicasThatFailAreLeftAloneAndProbedAgain(t *testing.T) {
 	if got := ask("a"); got != Unsupported {
 		t.Fatal(got)
 	}
-	if got, n := ask("b"), e.asked.Load(); got != Unsupported || n != 5 {
+	if got, n := ask("b"), e.asked.Load(); got != Unsupported || n != 8 { // both endpoints, four times
 		t.Fatalf("%s after %d questions", got, n)
 	}
 	now.Add(61)
@@ -307,20 +308,20 @@ func TestI1TheDeadlineHoldsAgainstADeafTransport(t *testing.T) {
 	release := make(deaf)
 	tok := newTokenizer(t, func(c *Config) { c.Transport, c.Deadline = release, time.Millisecond })
 	q := textQuery(nil, "x")
-	q.Engine = "http://127.0.0.1:1"
+	q.Engines = []Oracle{{URL: "http://127.0.0.1:1", Engine: "vllm"}}
 	if k := tok.Keys(context.Background(), q); k.Reason != Timeout {
 		t.Fatalf("%+v", k)
 	}
 	close(release)
 }
 
-func TestAQuestionEndsAtTheDeadline(t *testing.T) {
+func TestAQuestionEndsAtTheBoundForLateAnswers(t *testing.T) {
 	ended := make(chan struct{})
 	e := newEngine(t, func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		close(ended)
 	})
-	tok := newTokenizer(t, func(c *Config) { c.Deadline = 2 * time.Second })
+	tok := newTokenizer(t, func(c *Config) { c.Deadline, c.Late = time.Second, 2*time.Second })
 	tok.Keys(context.Background(), textQuery(e, "x"))
 	select {
 	case <-ended:
@@ -346,24 +347,24 @@ func TestI5AnswersAreReadUpToABound(t *testing.T) {
 }
 
 func TestOneProbeAtATime(t *testing.T) {
-	a := abilities{replicas: make(map[string]*ability)}
+	a, u := abilities{replicas: make(map[string]*ability)}, &Oracle{URL: "u"}
 	now := time.Unix(100, 0)
 	for range coolAfter {
-		a.failed("u", now)
+		a.failed(u, now)
 	}
-	if _, refusal := a.ask("u", now, time.Second); refusal != Cooling {
+	if _, refusal := a.ask(u, Chat, now, time.Second); refusal != Cooling {
 		t.Fatal(refusal)
 	}
 	now = now.Add(coolFirst)
-	if _, refusal := a.ask("u", now, time.Second); refusal != "" {
+	if _, refusal := a.ask(u, Chat, now, time.Second); refusal != "" {
 		t.Fatal(refusal)
 	}
-	if _, refusal := a.ask("u", now, time.Second); refusal != Cooling {
+	if _, refusal := a.ask(u, Chat, now, time.Second); refusal != Cooling {
 		t.Fatal("two probes at one time")
 	}
-	a.answered("u")
+	a.answered(u)
 	for range 2 {
-		if _, refusal := a.ask("u", now, time.Second); refusal != "" {
+		if _, refusal := a.ask(u, Chat, now, time.Second); refusal != "" {
 			t.Fatal(refusal)
 		}
 	}
@@ -372,28 +373,28 @@ func TestOneProbeAtATime(t *testing.T) {
 // Many questions that fail together are one failure more, not many: after an
 // outage of a moment the replica is asked again within a moment.
 func TestABurstOfFailuresCoolsOnce(t *testing.T) {
-	a := abilities{replicas: make(map[string]*ability)}
+	a, u := abilities{replicas: make(map[string]*ability)}, &Oracle{URL: "u"}
 	now := time.Unix(100, 0)
 	for range 50 {
-		a.failed("u", now)
+		a.failed(u, now)
 	}
-	if !a.resting("u", now) || a.resting("v", now) {
+	if !a.resting(u, Chat, now) || a.resting(&Oracle{URL: "v"}, Chat, now) {
 		t.Error("the wrong replica rests")
 	}
 	now = now.Add(coolFirst)
-	if _, refusal := a.ask("u", now, time.Second); refusal != "" || !a.resting("u", now) {
+	if _, refusal := a.ask(u, Chat, now, time.Second); refusal != "" || !a.resting(u, Chat, now) {
 		t.Fatalf("no probe after the first quiet time: %s", refusal)
 	}
-	a.failed("u", now) // the probe, refused at once
+	a.failed(u, now) // the probe, refused at once
 	for _, quiet := range []time.Duration{2 * coolFirst, coolMost, coolMost} {
-		if _, refusal := a.ask("u", now.Add(quiet-1), time.Second); refusal != Cooling {
+		if _, refusal := a.ask(u, Chat, now.Add(quiet-1), time.Second); refusal != Cooling {
 			t.Fatalf("asked before %v passed", quiet)
 		}
 		now = now.Add(quiet)
-		if _, refusal := a.ask("u", now, time.Second); refusal != "" {
+		if _, refusal := a.ask(u, Chat, now, time.Second); refusal != "" {
 			t.Fatalf("not probed after %v: %s", quiet, refusal)
 		}
-		a.failed("u", now)
+		a.failed(u, now)
 	}
 }
 
@@ -470,7 +471,7 @@ func TestI3LongerPromptsExtendTheKeys(t *testing.T) {
 }
 
 func TestI5CacheStaysWithinItsBytes(t *testing.T) {
-	c := newCache(1000)
+	c := newCache(2*(entryBytes+80) + 100)
 	for i := range byte(20) {
 		c.put(identity{i}, answer{hashes: make([]radix.TokenHash, 10)})
 	}
@@ -525,7 +526,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzParseIDs(f *testing.F) {
-	for _, s := range []string{`[1,2]`, `[]`, `[ 4294967295 ]`, `[4294967296]`, `[1 2]`, `[,]`, `[-1]`, `[1.0]`, `null`} {
+	for _, s := range []string{`[1,2]`, `[]`, `[ 16777215 ]`, `[16777216]`, `[1 2]`, `[,]`, `[-1]`, `[1.0]`, `null`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -536,6 +537,9 @@ func FuzzParseIDs(f *testing.F) {
 		got, err := parseIDs(raw)
 		var want []uint32
 		twin := json.Unmarshal(raw, &want)
+		if slices.ContainsFunc(want, func(id uint32) bool { return id > maxTokenID }) {
+			twin = errIDs
+		}
 		if (err == nil) != (twin == nil && len(raw) > 0 && raw[0] == '[' && !bytes.Contains(raw, []byte("null"))) || err == nil && !slices.Equal(got, want) {
 			t.Fatalf("%s: %v %v, encoding/json %v %v", raw, got, err, want, twin)
 		}

@@ -21,10 +21,15 @@ type Config struct {
 	// answers and else use text; text never asks.
 	Mode       string
 	Deadline   time.Duration     // longest wait for an engine; default 250 ms
+	Late       time.Duration     // so long is an answer waited for that nobody waits for any more; default 5 s
 	CacheBytes int               // default 32 MiB
 	MaxBlocks  int               // keys per prompt, the rest is not keyed; default 65,536
 	Transport  http.RoundTripper // to engines; default a pool of its own
 	Now        func() time.Time  // default time.Now
+	// Inexact is called when prompts of a model begin to get text keys for
+	// want of an endpoint to ask, or again and again; nil: nobody is told. It
+	// must not block.
+	Inexact func(q *Query, why Reason)
 }
 
 // validate reports all faults and fills the defaults in.
@@ -44,6 +49,10 @@ func (c *Config) validate() error {
 	if c.Deadline <= 0 {
 		c.Deadline = 250 * time.Millisecond
 	}
+	if c.Late <= 0 {
+		c.Late = 5 * time.Second
+	}
+	c.Late = max(c.Late, c.Deadline)
 	if c.CacheBytes <= 0 {
 		c.CacheBytes = 32 << 20
 	}
@@ -73,17 +82,23 @@ type Query struct {
 	// Text appends the canonical text; nil if there is none.
 	Text func(dst []byte) []byte
 
-	// Chat: the body is that of a chat completion, else of a completion.
-	Chat   bool
-	Engine string // base URL of a replica to ask; "" for none
-	Header http.Header
+	Kind Kind // the API of Body
+	// Engines are asked in turn until one answers: a render server before a
+	// replica. None: nobody can be asked.
+	Engines []Oracle
 	// PageTokens is the engine's block size, 0 if it is the grid: events name
 	// images by page.
 	PageTokens int
-	// Body is what to ask it with: the request's fields that decide its
-	// tokens, and nothing else, for it also names the answer in the cache.
+	// Body is what to ask with: the request's fields that decide its tokens,
+	// and nothing else, for it also names the answer in the cache.
 	Body func() []byte
+	// Ask rewrites a Body for a rung of an engine, or says why that cannot be;
+	// nil: every rung takes it as it is. Called later, from another goroutine.
+	Ask func(rung Rung, engine string, body []byte) (ask []byte, why string)
 }
+
+// maxFlights bounds the questions under way, late ones included.
+const maxFlights = 256
 
 // Tokenizer turns prompts into keys. Safe for concurrent use.
 type Tokenizer struct {
@@ -116,8 +131,7 @@ func New(cfg Config) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{cfg: cfg, cache: newCache(cfg.CacheBytes), flights: make(map[identity]*flight)}
 	t.abilities.replicas = make(map[string]*ability)
-	t.tally.counts = make(map[Count]uint64)
-	t.tally.models = make(map[string]Scheme)
+	t.tally = newTally()
 	t.text.New = func() any { return new([]byte) }
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t, nil
@@ -135,10 +149,16 @@ func (t *Tokenizer) Close() {
 	}
 }
 
-// Resting reports whether a replica is not asked now, because it failed or
-// cannot render prompts: better ask another one of the same pool.
-func (t *Tokenizer) Resting(engine string) bool {
-	return t.abilities.resting(engine, t.cfg.Now())
+// Resting reports whether a server is not asked for prompts of a kind now,
+// because it failed or cannot tell their tokens: better ask another one.
+func (t *Tokenizer) Resting(o *Oracle, k Kind) bool {
+	return t.abilities.resting(o, k, t.cfg.Now())
+}
+
+// Why says for people which endpoints of a server are not asked for prompts of
+// a kind, and what they answered last; empty if all are asked.
+func (t *Tokenizer) Why(o *Oracle, k Kind) string {
+	return t.abilities.why(o, k, t.cfg.Now())
 }
 
 // Keys turns one prompt into keys: token ids as given, else an engine's within
@@ -146,7 +166,9 @@ func (t *Tokenizer) Resting(engine string) bool {
 // ids or a cached answer, 1 ns a byte of text.
 func (t *Tokenizer) Keys(ctx context.Context, q *Query) Keys {
 	k := t.keys(ctx, q)
-	t.tally.add(q.Model, &k)
+	if t.tally.add(q, &k) && t.cfg.Inexact != nil {
+		t.cfg.Inexact(q, k.Reason)
+	}
 	return k
 }
 
@@ -159,7 +181,7 @@ func (t *Tokenizer) keys(ctx context.Context, q *Query) Keys {
 	}
 	a, reason := t.fromEngine(ctx, q)
 	if reason == Asked || reason == Cached {
-		return t.exact(q, Keys{Scheme: Engine, Reason: reason, Hashes: a.hashes, Tokens: a.tokens})
+		return t.exact(q, Keys{Scheme: Engine, Reason: reason, Hashes: a.hashes, Tokens: a.tokens, from: a.from})
 	}
 	scratch := t.text.Get().(*[]byte)
 	defer t.text.Put(scratch)
@@ -199,7 +221,7 @@ func (t *Tokenizer) fromEngine(ctx context.Context, q *Query) (answer, Reason) {
 	if a, ok := t.cache.get(id); ok {
 		return a, Cached
 	}
-	if q.Engine == "" {
+	if len(q.Engines) == 0 {
 		return answer{}, NoEngine
 	}
 	f, refusal := t.join(q, id, body)
@@ -221,10 +243,7 @@ func (t *Tokenizer) fromEngine(ctx context.Context, q *Query) (answer, Reason) {
 func identify(q *Query, body []byte) identity {
 	h := sha256.New()
 	head := binary.LittleEndian.AppendUint32(make([]byte, 0, 8), uint32(q.PageTokens))
-	if q.Chat {
-		head = append(head, 1)
-	}
-	head = append(head, ':')
+	head = append(head, byte(q.Kind), ':')
 	h.Write(head)
 	h.Write(body)
 	var id identity
@@ -233,7 +252,7 @@ func identify(q *Query, body []byte) identity {
 }
 
 // join finds the flight of an equal question or starts one (I4). A flight
-// outlives the caller that started it, but not the deadline.
+// outlives the callers that wait for it: its answer is kept for the next one.
 func (t *Tokenizer) join(q *Query, id identity, body []byte) (*flight, Reason) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,8 +262,22 @@ func (t *Tokenizer) join(q *Query, id identity, body []byte) (*flight, Reason) {
 	if t.closed {
 		return nil, Failed
 	}
-	render, refusal := t.abilities.ask(q.Engine, t.cfg.Now(), t.cfg.Deadline)
-	if refusal != "" {
+	if len(t.flights) >= maxFlights {
+		return nil, Busy
+	}
+	now := t.cfg.Now()
+	open := make([][maxSteps]bool, len(q.Engines))
+	var refusal Reason
+	anyone := false
+	for i := range q.Engines {
+		why := Reason("")
+		if open[i], why = t.abilities.ask(&q.Engines[i], q.Kind, now, t.cfg.Deadline); why == "" {
+			anyone = true
+		} else {
+			open[i], refusal = [maxSteps]bool{}, why
+		}
+	}
+	if !anyone {
 		return nil, refusal
 	}
 	f := &flight{done: make(chan struct{})}
@@ -253,16 +286,17 @@ func (t *Tokenizer) join(q *Query, id identity, body []byte) (*flight, Reason) {
 	question := *q
 	go func() {
 		defer t.asking.Done()
-		t.fly(f, id, &question, body, render)
+		t.fly(f, id, &question, body, open, now)
 	}()
 	return f, ""
 }
 
-func (t *Tokenizer) fly(f *flight, id identity, q *Query, body []byte, render bool) {
-	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Deadline)
+func (t *Tokenizer) fly(f *flight, id identity, q *Query, body []byte, open [][maxSteps]bool, begin time.Time) {
+	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Late)
 	defer cancel()
-	f.answer, f.err = t.askEngine(ctx, q, body, render)
+	f.answer, f.err = t.askAll(ctx, q, body, open, begin)
 	if f.err == nil {
+		f.answer.from.id = id
 		t.cache.put(id, f.answer)
 	}
 	t.mu.Lock()
@@ -270,6 +304,27 @@ func (t *Tokenizer) fly(f *flight, id identity, q *Query, body []byte, render bo
 	t.mu.Unlock()
 	close(f.done)
 }
+
+// Verify compares the length of keys that an engine was asked for with what
+// the engine then counted in the same prompt. A rung that is wrong again and
+// again (a model whose chats are not rendered by its template, a server flag
+// that changes prompts) is not asked for a while: its keys would never match.
+func (t *Tokenizer) Verify(k *Keys, promptTokens int) {
+	if k.Scheme != Engine || k.from == nil {
+		return
+	}
+	off := promptTokens - k.Tokens
+	right := -sameEnd <= off && off <= sameEnd
+	if !right {
+		t.cache.drop(k.from.id)
+		t.tally.differed(k.from.name)
+	}
+	t.abilities.judged(k.from, right, t.cfg.Now(), fmt.Sprintf("%d, not %d", k.Tokens, promptTokens))
+}
+
+// sameEnd is how many tokens a count may be off: some engines leave the tokens
+// that open the answer out of it, which are at most the last block's.
+const sameEnd = 4
 
 func reasonOf(err error) Reason {
 	switch {
@@ -279,6 +334,8 @@ func reasonOf(err error) Reason {
 		return Unsupported
 	case errors.Is(err, errRejected):
 		return Rejected
+	case errors.Is(err, errShape):
+		return Unaskable
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Timeout
 	}

@@ -1,0 +1,125 @@
+package router
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/token"
+)
+
+// asks is how engines are asked for the prompts of an endpoint.
+var asks = map[openai.Endpoint]token.Kind{
+	openai.Completions: token.Completion, openai.Chat: token.Chat, openai.Messages: token.Messages, openai.Responses: token.Responses,
+}
+
+// readPrompt turns the body into block keys, once per call.
+func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, s *scratch) (*prompt, error) {
+	if pr, ok := call.Memo.(*prompt); ok {
+		return pr, nil
+	}
+	body := call.Body
+	q := token.Query{Model: body.Model, LoRA: lora, Salt: body.CacheSalt}
+	kind, asked := asks[body.Endpoint]
+	switch {
+	case body.Prompt.Kind == openai.TokenPrompt && body.Prompt.Tokens != nil:
+		q.Tokens = body.Prompt.Tokens
+	case body.Previous != "": // the prompt goes on from one that only its holder knows
+	case asked:
+		q.Kind, q.Text, q.Body = kind, body.AppendCanonical, body.PromptBody
+		q.Ask = askOf[body.Endpoint]
+		q.Engines, q.PageTokens = p.oracles(s, kind), pageOf(s.replicas)
+	case body.Endpoint.Salted():
+		q.Text = body.AppendCanonical
+	}
+	// The Responses API adds up the prompts of all its turns; of batches the
+	// usage is that of all prompts.
+	pr := &prompt{keys: p.tokens.Keys(ctx, &q), single: body.Prompt.Count <= 1 && (body.Endpoint == openai.Chat || body.Endpoint == openai.Completions)}
+	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
+	call.Memo = pr
+	return pr, ctx.Err()
+}
+
+// askOf rewrites bodies for the rungs of engines, by endpoint.
+var askOf = func() map[openai.Endpoint]func(token.Rung, string, []byte) ([]byte, string) {
+	out := map[openai.Endpoint]func(token.Rung, string, []byte) ([]byte, string){}
+	for e := range asks {
+		out[e] = func(rung token.Rung, engine string, body []byte) ([]byte, string) {
+			if rung == token.Render {
+				return openai.RenderBody(e, body), ""
+			}
+			return openai.TokenizeBody(e, engine, body)
+		}
+	}
+	return out
+}()
+
+// oracles draws whom to ask for a prompt's tokens: a render server, then a
+// replica, so that in a pool of several engines equal prompts have equal keys.
+func (p *Peer) oracles(s *scratch, kind token.Kind) []token.Oracle {
+	rests := func(o *token.Oracle) bool { return p.tokens.Resting(o, kind) }
+	out := make([]token.Oracle, 0, 2)
+	for _, from := range [][]*fleet.Replica{s.renders, s.replicas} {
+		if o, ok := oracle(from, kind, rests); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// oracle draws one of them that can tell the tokens of such prompts. One that
+// rests is drawn only if all do: else its share of the prompts would get text
+// keys while others could tell. One whose engine has no endpoint for it is
+// drawn last: then its name stands in the reason.
+func oracle(from []*fleet.Replica, kind token.Kind, rests func(*token.Oracle) bool) (best token.Oracle, ok bool) {
+	if len(from) == 0 {
+		return best, false
+	}
+	rank := -1
+	at := rand.IntN(len(from))
+	for i := range from {
+		r := from[(at+i)%len(from)]
+		o := oracleOf(r)
+		is := 0
+		switch {
+		case !r.Up():
+			continue
+		case o.Engine == "":
+			continue // it has not told yet what it is
+		case !rests(&o):
+			return o, true
+		case token.Asks(o.Engine, kind):
+			is = 1
+		}
+		if is > rank {
+			best, rank = o, is
+		}
+	}
+	return best, rank >= 0
+}
+
+func oracleOf(r *fleet.Replica) token.Oracle {
+	o := token.Oracle{URL: r.Spec.URL, Engine: r.Engine(), Life: r.Rise()}
+	if r.Spec.Kind == fleet.KindRender && o.Engine == "" {
+		o.Engine = "vllm" // nobody else has render servers
+	}
+	if r.Spec.Credentials != "" {
+		o.Header = http.Header{"Authorization": {"Bearer " + r.Spec.Credentials}}
+	}
+	return o
+}
+
+// pageOf is the page by which images in rendered prompts are named, tokens: of
+// a pool with several page sizes the first one, for whatever replica is asked,
+// so that equal prompts have equal keys. 0 if unknown.
+func pageOf(replicas []*fleet.Replica) int {
+	for _, r := range replicas {
+		if f := r.Facts(); f.Engine == "vllm" && f.BlockSize > 0 {
+			return f.BlockSize
+		}
+	}
+	return 0
+}
