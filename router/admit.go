@@ -73,7 +73,7 @@ func (p *Peer) limit(now time.Time) *load.Limit {
 	a := &cfg.Admission
 	return &load.Limit{
 		ReplicaLimit: a.ReplicaLimit, EngineQueue: a.EngineQueue, KVLoad: a.KVLoad,
-		Peers: seen.peers, Rank: seen.rank, Grid: cfg.Grid,
+		Peers: seen.Peers, Rank: seen.Rank, Grid: cfg.Grid,
 	}
 }
 
@@ -93,13 +93,13 @@ func (p *Peer) hasCapacity(s *scratch, call *proxy.Call, now time.Time) error {
 	if limit == nil {
 		return nil
 	}
-	s.cands = p.loads.WithCapacity(s.cands, s.entries, limit, p.clock.ms(now))
-	for i := range s.cands {
-		if s.replicas[s.cands[i].Index].Spec.Role != "prefill" {
+	p.picker.WithCapacity(&s.Scratch, &s.Set, limit, p.clock.ms(now))
+	for i := range s.Cands {
+		if s.replicas[s.Cands[i].Index].Spec.Role != "prefill" {
 			return nil
 		}
 	}
-	if len(s.cands) > 0 && !p.config().Routing.Disagg.On() {
+	if len(s.Cands) > 0 && !p.config().Routing.Disagg.On() {
 		return nil
 	}
 	return proxy.ErrSaturated

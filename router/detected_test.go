@@ -10,8 +10,8 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
-	"github.com/banyan-llm/banyan/router/token"
 )
 
 // quietPeer is a peer that was never run.
@@ -36,11 +36,11 @@ func quietPeer(t *testing.T, change func(*Config)) *Peer {
 
 // toldOf is what a policy is told of a replica.
 func toldOf(p *Peer, r *fleet.Replica, now time.Time) policy.Candidate {
-	s := &scratch{view: policy.View{NowMs: now.UnixMilli()}}
+	s := &scratch{prompt: pick.Prompt{Grid: 16}}
 	s.add(r, p.markOf(r))
-	p.index.Match(nil, &s.found)
-	p.gather(s, &prompt{keys: token.Keys{Grid: 16}}, now)
-	return s.cands[0]
+	p.picker.Match(&s.prompt, &s.Scratch)
+	p.gather(s, now)
+	return s.Cands[0]
 }
 
 func TestACandidateTellsHowMuchItsCacheHolds(t *testing.T) {

@@ -81,27 +81,26 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 			return nil, proxy.ErrNoReplica
 		}
 		c := &s.pools.Whole[split.Whole.Pos]
-		t := p.countIn(s.replicas[c.Index], c, pr, split.Whole, p.limitFor(call, now), now)
+		t := p.countIn(s, c, pr, split.Whole, p.limitFor(call, now), now)
 		if t == nil {
 			return nil, proxy.ErrSaturated
 		}
 		t.policyName, t.reason = pol.Name(), split.Whole.Reason
-		tracePick(ctx, t, len(s.cands), view)
+		tracePick(ctx, t, len(s.Cands), view)
 		p.metrics.decision.Observe(time.Since(now).Seconds())
 		p.record(s, s.pools.Whole, nil, &split.Whole, nil, t, pr.keys.Tokens)
 		return t.target(pol.Name(), split.Whole), nil
 	}
 	from, to := &s.pools.Prefill[split.Prefill.Pos], &s.pools.Decode[split.Decode.Pos]
-	first := p.countIn(s.replicas[from.Index], from, pr, split.Prefill, nil, now)
+	first := p.countIn(s, from, pr, split.Prefill, nil, now)
 	booked := split.Decode
 	booked.Prefill, booked.Matched = 0, pr.keys.Tokens
-	t := p.ticket(s.replicas[to.Index], to, pr, booked, now)
-	p.loads.Add(&t.cost, p.clock.ms(now))
-	p.announce(t, -1, now)
+	t := s.ticket(to, pr, booked, now)
+	p.picker.BookSecond(&t.cost, &s.prompt, p.clock.ms(now))
 	t.predicted, t.alone, t.prompt = split.Decode.Predicted, split.Decode, pr
 	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
 	t.lead = &lead{ticket: first, engine: first.replica.Engine()}
-	tracePick(ctx, t, len(s.cands), view)
+	tracePick(ctx, t, len(s.Cands), view)
 	p.metrics.decision.Observe(time.Since(now).Seconds())
 	p.record(s, s.pools.Prefill, nil, &split.Prefill, to, t, pr.keys.Tokens)
 	target := t.target(pol.Name(), split.Prefill)
@@ -114,8 +113,8 @@ func (s *scratch) sort(split bool) {
 	pools := &s.pools
 	pools.Whole, pools.Prefill, pools.Decode = pools.Whole[:0], pools.Prefill[:0], pools.Decode[:0]
 	var last []policy.Candidate // prefill replicas serve alone if nobody else can
-	for i := range s.cands {
-		c := &s.cands[i]
+	for i := range s.Cands {
+		c := &s.Cands[i]
 		r := s.replicas[c.Index]
 		var pairs bool
 		c.Engine, pairs = speaks(r.Engine())

@@ -7,27 +7,19 @@ import (
 	"sync/atomic"
 
 	"github.com/banyan-llm/banyan/router/fleet"
-	"github.com/banyan-llm/banyan/router/index"
-	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
-// mark is what never changes of a replica, worked out once.
-type mark struct {
-	id    uint64 // hash of the name
-	ref   *index.Ref
-	entry *load.Entry
-}
-
-// seats are replicas with what was worked out of them, in one order.
+// seats are replicas as a candidate set, in one order.
 type seats struct {
 	replicas []*fleet.Replica
-	marks    []*mark
-	entries  []*load.Entry // of the marks
+	pick.Set
 }
 
-func (s *seats) add(r *fleet.Replica, m *mark) {
-	s.replicas, s.marks, s.entries = append(s.replicas, r), append(s.marks, m), append(s.entries, m.entry)
+func (s *seats) add(r *fleet.Replica, m *pick.Mark) {
+	s.replicas = append(s.replicas, r)
+	s.Add(m)
 }
 
 // lineup is who serves one model. Immutable.
@@ -111,11 +103,11 @@ func (p *Peer) newLineup(model string, split bool) *lineup {
 	return l
 }
 
-func (p *Peer) markOf(r *fleet.Replica) *mark {
-	if m, ok := r.Mark.Load().(*mark); ok {
+func (p *Peer) markOf(r *fleet.Replica) *pick.Mark {
+	if m, ok := r.Mark.Load().(*pick.Mark); ok {
 		return m
 	}
-	m := &mark{id: p.hash(r.Name()), ref: p.index.Ref(r.Stream), entry: p.loads.Entry(r.Stream)}
+	m := &pick.Mark{ID: p.hash(r.Name()), Ref: p.index.Ref(r.Stream), Entry: p.loads.Entry(r.Stream)}
 	r.Mark.Store(m)
 	return m
 }
@@ -127,10 +119,11 @@ func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error)
 	s.seats, s.stores, s.renders = l.seats, l.stores, l.renders
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
 		left := &s.left
-		left.replicas, left.marks, left.entries = left.replicas[:0], left.marks[:0], left.entries[:0]
+		left.replicas = left.replicas[:0]
+		left.Reset()
 		for i, r := range l.replicas {
 			if r.Up() && !slices.Contains(call.Tried, r.Name()) {
-				left.add(r, l.marks[i])
+				left.add(r, l.Marks[i])
 			}
 		}
 		s.seats = *left

@@ -24,7 +24,7 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 		_, err := p.candidates(s, c)
 		for i, r := range s.replicas {
 			names = append(names, r.Name())
-			if s.marks[i].ref != p.index.Ref(r.Stream) || s.entries[i] != p.loads.Entry(r.Stream) {
+			if s.Marks[i].Ref != p.index.Ref(r.Stream) || s.Entries[i] != p.loads.Entry(r.Stream) {
 				t.Errorf("%s has another's entry", r.Name())
 			}
 		}

@@ -78,7 +78,7 @@ func (p *Peer) live(ctx context.Context) error {
 	wg.Go(func() { p.discover(background) })
 	wg.Go(func() { p.ingest.run(background) })
 	wg.Go(func() { p.keepHouse(background) })
-	wg.Go(func() { p.after.run(background) })
+	wg.Go(func() { announce(background, p.picker.Announcer()) })
 	wg.Go(func() { p.followConfig(background) })
 	p.meetReplicas(ctx)
 	serve("http.listen", public, p.public)

@@ -25,6 +25,7 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
@@ -64,8 +65,7 @@ type Peer struct {
 	ingest   *ingest
 	console  *console.Console
 	lineups  lineupCache
-	demand   demand
-	after    *aftermath
+	picker   *pick.Picker
 	shared   sharedPrefixes
 	hits     promptHits
 	recorded pace
@@ -123,7 +123,6 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	}
 	p.hasher, p.seal = radix.NewHasher(secret), newSeal(secret)
 	p.loads = load.New(p.id, func() int64 { return p.clock.ms(time.Now()) })
-	p.after = newAftermath(p.announced, p.metrics.announcedLate.Inc)
 	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
 		p.close()
@@ -177,6 +176,11 @@ func (p *Peer) compose() error {
 	if err != nil {
 		return err
 	}
+	p.picker = pick.New(pick.Config{
+		Index: p.index, Loads: p.loads, Late: p.metrics.announcedLate.Inc,
+		Changed:   func() { p.mesh.loadChanged(true) },
+		Announced: p.announced,
+	})
 	if p.mesh, err = newLink(p); err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("mesh.bind: %w (give another address, or end what has this one)", err)

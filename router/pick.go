@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
@@ -54,24 +54,17 @@ type scratch struct {
 	left    seats
 	stores  seats // of the line-up
 	renders []*fleet.Replica
-	cands   []policy.Candidate
-	scores  []float64
-	found   index.View
-	depth   index.Depth
-	request policy.Request
-	view    policy.View
+	weights []float64
+	prompt  pick.Prompt
 	pools   policy.Pools
 	rand    *rand.Rand
 	choice  console.Choice
+	pick.Scratch
 }
 
 var scratches = sync.Pool{New: func() any {
 	return &scratch{rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 }}
-
-// headBlocks is how far into a prompt the key lies by which prompts without a
-// session are told apart: most share at least a greeting.
-const headBlocks = 16
 
 // Pick is the request path: body -> keys -> match -> decide -> count in.
 func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error) {
@@ -93,104 +86,86 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 		return nil, err
 	}
 	begin := time.Now()
-	p.after.before(pr.keys.Keys)
-	p.index.Match(pr.keys.Keys, &s.found)
-	view := p.look(s, begin)
-	p.gather(s, pr, begin)
-	if call.Stored != "" && len(s.cands) == 1 {
-		s.cands[0].Weight = 1 // a drained replica still answers for what it stores
+	s.prompt = pr.prompt()
+	p.picker.Match(&s.prompt, &s.Scratch)
+	view := p.picker.Look(&s.Scratch, p.seen(begin), p.clock.ms(begin), s.rand)
+	p.gather(s, begin)
+	if call.Stored != "" && len(s.Cands) == 1 {
+		s.Cands[0].Weight = 1 // a drained replica still answers for what it stores
 	}
 	if err := p.hasCapacity(s, call, begin); err != nil {
 		return nil, err
 	}
-	req := p.request(s, call, pr)
-	view.Share = p.demand.ask(req, view.NowMs)
+	req := p.picker.Ask(&s.Scratch, &s.prompt, p.caller(call))
 	if p.config().Routing.Disagg.On() {
 		return p.pickSplit(ctx, call, s, pr, pol, req, view, begin)
 	}
-	s.scores = slices.Grow(s.scores[:0], len(s.cands))[:len(s.cands)]
-	d := pol.Decide(req, view, s.cands, s.scores)
+	d := s.Decide(pol)
 	if d.Pos < 0 {
 		return nil, proxy.ErrNoReplica
 	}
-	t := p.countIn(s.replicas[s.cands[d.Pos].Index], &s.cands[d.Pos], pr, d, p.limitFor(call, begin), begin)
+	t := p.countIn(s, &s.Cands[d.Pos], pr, d, p.limitFor(call, begin), begin)
 	if t == nil {
 		return nil, proxy.ErrSaturated
 	}
 	t.policyName, t.reason = pol.Name(), d.Reason
-	tracePick(ctx, t, len(s.cands), view)
+	tracePick(ctx, t, len(s.Cands), view)
 	p.metrics.decision.Observe(time.Since(begin).Seconds())
-	p.record(s, s.cands, s.scores, &d, nil, t, pr.keys.Tokens)
+	p.record(s, s.Cands, s.Scores, &d, nil, t, pr.keys.Tokens)
 	return t.target(pol.Name(), d), nil
 }
 
-// request is the call as policies see it.
-func (p *Peer) request(s *scratch, call *proxy.Call, pr *prompt) *policy.Request {
-	req := &s.request
-	*req = policy.Request{Tokens: pr.keys.Tokens, Key: uint64(pr.keys.Deepest()), MaxNew: call.Body.MaxTokens}
-	if n := len(pr.keys.Keys); n > 0 {
-		req.Prefix = uint64(pr.keys.Keys[min(n, headBlocks)-1])
+// prompt is the keys as a decision sees them.
+func (pr *prompt) prompt() pick.Prompt {
+	k := &pr.keys
+	return pick.Prompt{
+		Chain:  index.Chain{Root: k.Root, Keys: k.Keys, Hashes: k.Hashes, Exact: k.Scheme.Exact()},
+		Tokens: k.Tokens, Grid: k.Grid,
 	}
-	if call.Session != "" {
-		req.Session = p.hash(call.Session)
-	}
-	if call.Tenant != "" {
-		req.Tenant = p.hash(call.Tenant)
-	}
-	return req
 }
 
-// look is what this peer knows of its own knowledge now.
-func (p *Peer) look(s *scratch, now time.Time) *policy.View {
-	lambda, meanS := p.loads.FleetRate()
-	v := p.seen(now)
-	s.view = policy.View{
-		NowMs: p.loads.Wall(p.clock.ms(now)), AgeMs: v.load, Peers: v.peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: v.index, Rand: s.rand,
+// caller is what the call says besides its prompt.
+func (p *Peer) caller(call *proxy.Call) pick.Caller {
+	c := pick.Caller{MaxNew: call.Body.MaxTokens}
+	if call.Session != "" {
+		c.Session = p.hash(call.Session)
 	}
-	return &s.view
+	if call.Tenant != "" {
+		c.Tenant = p.hash(call.Tenant)
+	}
+	return c
 }
 
 // gather makes the candidates: what is known of each replica for this prompt.
-func (p *Peer) gather(s *scratch, pr *prompt, now time.Time) {
-	s.cands = slices.Grow(s.cands[:0], len(s.marks))[:len(s.marks)]
-	clear(s.cands)
-	grid, d := pr.keys.Grid, &s.depth
+func (p *Peer) gather(s *scratch, now time.Time) {
 	shared := 0 // tokens that a shared cache layer holds
-	for i, m := range s.stores.marks {
+	for i, m := range s.stores.Marks {
 		if s.stores.replicas[i].Up() {
-			s.found.Read(m.ref, d)
-			shared = max(shared, d.Any*grid)
+			shared = max(shared, s.Stored(&s.prompt, m))
 		}
 	}
-	for i, m := range s.marks {
-		c := &s.cands[i]
-		s.found.Read(m.ref, d)
-		c.ID, c.Index, c.Weight = m.id, i, s.replicas[i].Weight(now)
-		c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = d.GPU*grid, d.CPU*grid, d.Any*grid, d.Predicted*grid, d.Suspect*grid
-		c.Pool, c.Held = shared, int64(m.ref.Blocks()*grid)
+	s.weights = s.weights[:0]
+	for _, r := range s.replicas {
+		s.weights = append(s.weights, r.Weight(now))
 	}
-	p.loads.Snapshot(s.cands, s.entries, p.clock.ms(now), s.view.AgeMs)
+	p.picker.Gather(&s.Scratch, &s.Set, s.weights, &s.prompt, shared, p.clock.ms(now))
 }
 
-// countIn books the request at its replica and tells the mesh. It returns nil
-// if the replica has become full.
-func (p *Peer) countIn(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, limit *load.Limit, now time.Time) *ticket {
-	t := p.ticket(r, c, pr, d, now)
-	if !p.loads.DispatchWithin(&t.cost, limit, p.clock.ms(now)) {
+// countIn books the request at a candidate's replica and tells the mesh. It
+// returns nil if the replica has become full.
+func (p *Peer) countIn(s *scratch, c *policy.Candidate, pr *prompt, d policy.Decision, limit *load.Limit, now time.Time) *ticket {
+	t := s.ticket(c, pr, d, now)
+	if !p.picker.Book(&t.cost, &s.prompt, s.prompt.Blocks(d.Matched), limit, p.clock.ms(now)) {
 		return nil
 	}
-	p.announce(t, d.Matched/max(1, pr.keys.Grid), now)
 	return t
 }
 
-func (p *Peer) ticket(r *fleet.Replica, c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
+func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
+	r := s.replicas[c.Index]
 	return &ticket{
-		cost: load.Cost{
-			Replica: r.Stream, Prefill: d.Prefill, Tokens: int64(max(1, pr.keys.Tokens-d.Matched)),
-			Blocks: int64(len(pr.keys.Keys)),
-		},
-		replica: r, keys: &pr.keys, single: pr.single, at: now, matched: d.Matched, predicted: d.Predicted,
-		confirmed: c.Disk / max(1, pr.keys.Grid),
+		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, at: now, matched: d.Matched, predicted: d.Predicted,
+		confirmed: s.prompt.Blocks(c.Disk),
 	}
 }
 

@@ -97,12 +97,12 @@ func BenchmarkPick(b *testing.B) {
 	for _, size := range []struct{ replicas, tokens int }{{64, 4096}, {8, 4096}, {256, 4096}, {64, 32_768}} {
 		b.Run(fmt.Sprintf("%dx%d", size.replicas, size.tokens), func(b *testing.B) {
 			d := newDeciding(b, size.replicas, size.tokens)
-			d.after.follow(true) // the queue is emptied here, to be measured
+			d.picker.Announcer().Serve(true) // the queue is emptied here, to be measured
 			var decide, after, chase times
 			d.rounds(b, &chase, func() {
 				target, took := d.decide(b)
 				decide.add(took)
-				after.add(timed(d.after.settle))
+				after.add(timed(d.picker.Announcer().Settle))
 				d.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
 			})
 			decide.report(b, "decide")
@@ -121,7 +121,7 @@ func BenchmarkPickInService(b *testing.B) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { d.after.run(ctx) })
+	wg.Go(func() { announce(ctx, d.picker.Announcer()) })
 	b.Cleanup(func() { stop(); wg.Wait() })
 	var decide, chase times
 	d.rounds(b, &chase, func() {
@@ -138,6 +138,7 @@ func BenchmarkPickInService(b *testing.B) {
 // part of the same code.
 func BenchmarkPickParts(b *testing.B) {
 	d := newDeciding(b, 64, 4096)
+	d.picker.Announcer().Serve(true) // the queue is emptied here, to be measured
 	s := scratches.Get().(*scratch)
 	var hash, match, gather, decide, book, after, chase times
 	d.rounds(b, &chase, func() {
@@ -146,25 +147,25 @@ func BenchmarkPickParts(b *testing.B) {
 		lora, err := d.candidates(s, d.call)
 		var pr *prompt
 		hash.add(timed(func() { pr, err = d.readPrompt(context.Background(), d.call, lora, s) }))
-		match.add(timed(func() { d.index.Match(pr.keys.Keys, &s.found) }))
+		match.add(timed(func() { s.prompt = pr.prompt(); d.picker.Match(&s.prompt, &s.Scratch) }))
 		gather.add(timed(func() {
 			_, err = d.candidates(s, d.call)
-			d.look(s, now)
-			d.gather(s, pr, now)
+			d.picker.Look(&s.Scratch, d.seen(now), d.clock.ms(now), s.rand)
+			d.gather(s, now)
 		}))
 		var choice policy.Decision
 		decide.add(timed(func() {
-			s.scores = slices.Grow(s.scores[:0], len(s.cands))[:len(s.cands)]
 			pol, _ := d.policyFor(d.call)
-			choice = pol.Decide(d.request(s, d.call, pr), &s.view, s.cands, s.scores)
+			d.picker.Ask(&s.Scratch, &s.prompt, d.caller(d.call))
+			choice = s.Decide(pol)
 		}))
 		var t *ticket
 		book.add(timed(func() {
-			t = d.ticket(s.replicas[choice.Pos], &s.cands[choice.Pos], pr, choice, now)
-			d.loads.Dispatch(&t.cost, now.UnixMilli())
+			t = s.ticket(&s.Cands[choice.Pos], pr, choice, now)
+			d.picker.Book(&t.cost, &s.prompt, s.prompt.Blocks(choice.Matched), nil, d.clock.ms(now))
 			t.target("ttft", choice)
 		}))
-		after.add(timed(func() { d.announce(t, choice.Matched/pr.keys.Grid, now) }))
+		after.add(timed(d.picker.Announcer().Settle))
 		d.Done(&proxy.Target{Token: t}, proxy.Result{Status: 200, Duration: time.Millisecond})
 		if err != nil {
 			b.Fatal(err)

@@ -197,7 +197,7 @@ func digestText(d *crdt.Digest) string {
 func (p *Peer) meshStatus() console.Mesh {
 	m := console.Mesh{BytesIn: map[string]uint64{}, BytesOut: map[string]uint64{}, Snapshots: map[string]uint64{}, Peers: 1}
 	if v := p.ages.Load(); v != nil {
-		m.Peers = v.peers
+		m.Peers = v.Peers
 		for _, info := range v.list {
 			for kind, t := range info.In {
 				m.BytesIn[kind] += t.Bytes

@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"router/index":         {"crdt", "radix"},
 	"router/policy":        {"radix"},
 	"router/load":          {"crdt", "router/policy"},
+	"router/pick":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load"},
 	"router/kvevents":      {"crdt", "radix", "router/kvevents/zmtp"},
 	"router/kvevents/zmtp": {},
 	"router/token":         {"radix", "router/openai"},
@@ -37,7 +38,7 @@ var allowed = map[string][]string{
 	"router/fleet":         {"crdt"},
 	"router/console":       {},
 	"router": {
-		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/kvevents",
+		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/kvevents",
 		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing",
 	},
 	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/kvevents", "simulation/replica", "simulation/workload"},
@@ -53,7 +54,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/admission", "simulation/replica"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/admission", "simulation/replica"}
 
 type listed struct {
 	ImportPath string

@@ -1,4 +1,4 @@
-package router
+package pick
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/banyan-llm/banyan/radix"
-	"github.com/banyan-llm/banyan/router/token"
+	"github.com/banyan-llm/banyan/router/index"
 )
 
 // chainOf is a prompt of n blocks below a first one.
-func chainOf(first radix.Key, n int) *token.Keys {
-	k := &token.Keys{}
+func chainOf(first radix.Key, n int) index.Chain {
+	k := index.Chain{}
 	for i := range n {
 		k.Keys = append(k.Keys, first+radix.Key(i)<<32)
 	}
@@ -28,13 +28,13 @@ func TestADecisionSeesWhatWasAnnouncedOfItsPrompt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var done []int64
 		late, full := 0, 0
-		add := func(a *aftermath, n notice) {
+		add := func(a *Announcer, n Notice) {
 			if a.running && a.n == maxNotices {
 				full++
 			}
-			a.add(n)
+			a.Add(n)
 		}
-		a := newAftermath(func(n *notice) { done = append(done, n.atMs) }, func() { late++ })
+		a := NewAnnouncer(func(n *Notice) { done = append(done, n.AtMs) }, func() { late++ })
 		firsts := map[int64]radix.Key{}
 		running, next := false, int64(0)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -42,30 +42,30 @@ func TestADecisionSeesWhatWasAnnouncedOfItsPrompt(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
 				running = !running
-				a.follow(running)
+				a.Serve(running)
 				if !running {
-					a.settle()
+					a.Settle()
 				}
 			case 1:
-				a.settle()
+				a.Settle()
 				if len(done) != int(next) {
 					t.Fatalf("%d of %d announced", len(done), next)
 				}
 			case 2:
 				for range maxNotices - 1 {
 					firsts[next] = 9
-					add(a, notice{keys: chainOf(9, 1), atMs: next})
+					add(a, Notice{Chain: chainOf(9, 1), AtMs: next})
 					next++
 				}
 			case 3, 4:
 				firsts[next] = first
-				add(a, notice{keys: chainOf(first, rapid.IntRange(0, 3).Draw(t, "blocks")), atMs: next})
+				add(a, Notice{Chain: chainOf(first, rapid.IntRange(0, 3).Draw(t, "blocks")), AtMs: next})
 				if next++; !running && len(done) != int(next) {
 					t.Fatalf("nobody empties the queue, and %d of %d are announced", len(done), next)
 				}
 			case 5:
 				before := len(done)
-				a.before(chainOf(first, 2).Keys)
+				a.Before(chainOf(first, 2).Keys)
 				for at := range next {
 					if k := firsts[at]; k == first && !slices.Contains(done, at) && a.concerns(first) {
 						t.Fatalf("dispatch %d is not seen", at)
@@ -79,7 +79,7 @@ func TestADecisionSeesWhatWasAnnouncedOfItsPrompt(t *testing.T) {
 				t.Fatalf("%d wait, %d are told", a.n, a.waiting.Load())
 			}
 		}
-		a.settle()
+		a.Settle()
 		slices.Sort(done)
 		for at := range next {
 			if int(at) >= len(done) || done[at] != at {
@@ -96,18 +96,30 @@ func TestADecisionSeesWhatWasAnnouncedOfItsPrompt(t *testing.T) {
 func TestNothingIsLeftUnannounced(t *testing.T) {
 	var mu sync.Mutex
 	done := 0
-	a := newAftermath(func(*notice) { mu.Lock(); done++; mu.Unlock() }, func() {})
+	a := NewAnnouncer(func(*Notice) { mu.Lock(); done++; mu.Unlock() }, func() {})
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { a.run(ctx) })
+	a.Serve(true)
+	wg.Go(func() {
+		for {
+			select {
+			case <-a.Wake():
+				a.Settle()
+			case <-ctx.Done():
+				a.Serve(false)
+				a.Settle()
+				return
+			}
+		}
+	})
 	const writers, each = 4, 500
 	var adding sync.WaitGroup
 	for w := range writers {
 		adding.Go(func() {
 			for range each {
-				a.add(notice{keys: chainOf(radix.Key(w+1), 1)})
-				a.before(chainOf(radix.Key(w+1), 1).Keys)
+				a.Add(Notice{Chain: chainOf(radix.Key(w+1), 1)})
+				a.Before(chainOf(radix.Key(w+1), 1).Keys)
 				if a.concerns(radix.Key(w + 1)) {
 					t.Error("an own dispatch is not announced")
 				}
@@ -119,7 +131,7 @@ func TestNothingIsLeftUnannounced(t *testing.T) {
 	}
 	adding.Wait()
 	wg.Wait()
-	if a.settle(); done != writers*each {
+	if a.Settle(); done != writers*each {
 		t.Errorf("%d of %d announced", done, writers*each)
 	}
 }

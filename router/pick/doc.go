@@ -1,0 +1,29 @@
+// Package pick is the request side of a peer without its sockets: the candidate
+// set, what is known of each candidate for one prompt, and what a decision
+// leaves behind.
+//
+// The order of one request is
+//
+//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book
+//
+// and afterwards the load table's FirstToken and Done, and the index's Evidence.
+// Peer.Pick of package router tells that story with HTTP around it; the
+// simulation tells it with modelled engines. Both decide with this very code.
+//
+// Booking a request takes as long as deciding it, so the blocks that it will
+// leave are announced afterwards: the Announcer is a queue that its owner
+// empties (a goroutine in a router, an event in the simulation).
+//
+// The package knows no HTTP, no configuration and no fleet. It starts no
+// goroutine and reads no clock: times are arguments, in ms of the peer's own
+// clock.
+//
+//	P1: a decision sees every dispatch that this peer made before of a prompt
+//	    that begins with the same block.
+//	P2: every dispatch is announced exactly once, in order unless the queue is
+//	    full or nobody empties it.
+//	P3: prompts without a session are told apart by their 16th block, or their
+//	    last whole one if they are shorter.
+//	P4: while all live peers speak, the view is as old as a frame takes; else it
+//	    is as old as the longest silence.
+package pick

@@ -1,0 +1,44 @@
+package pick
+
+import (
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/policy"
+)
+
+// headBlocks is how far into a prompt the key lies by which prompts without a
+// session are told apart: most share at least a greeting.
+const headBlocks = 16
+
+// Prompt is a prompt as block keys.
+type Prompt struct {
+	Chain  index.Chain
+	Tokens int // its length
+	Grid   int // tokens a block
+}
+
+// Caller is what a request says besides its prompt; 0: nothing.
+type Caller struct {
+	Session uint64
+	Tenant  uint64
+	MaxNew  int // tokens it may generate
+}
+
+// request is the prompt as policies see it.
+func (p *Prompt) request(from Caller, req *policy.Request) {
+	*req = policy.Request{Tokens: p.Tokens, MaxNew: from.MaxNew, Session: from.Session, Tenant: from.Tenant}
+	if n := len(p.Chain.Keys); n > 0 {
+		req.Key, req.Prefix = uint64(p.Chain.Keys[n-1]), uint64(p.Chain.Keys[min(n, headBlocks)-1])
+	}
+}
+
+// Cost is what the decision costs its replica while the request is in flight.
+func (p *Prompt) Cost(id crdt.StreamID, d *policy.Decision) load.Cost {
+	return load.Cost{
+		Replica: id, Prefill: d.Prefill, Tokens: int64(max(1, p.Tokens-d.Matched)), Blocks: int64(len(p.Chain.Keys)),
+	}
+}
+
+// Blocks is how many whole blocks so many tokens are.
+func (p *Prompt) Blocks(tokens int) int { return tokens / max(1, p.Grid) }
