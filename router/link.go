@@ -169,6 +169,14 @@ func (l *link) members() []mesh.Member {
 	return out
 }
 
+// unjoined says why no seed could be joined, while no other peer was met.
+func (l *link) unjoined() (out []string) {
+	for _, f := range l.mesh.Alone() {
+		out = append(out, f.Seed+": "+strings.TrimPrefix(f.Reason, f.Seed+": "))
+	}
+	return out
+}
+
 // inspect runs f with the core in the mesh's loop and waits for it, until ctx
 // ends.
 func (l *link) inspect(ctx context.Context, f func(*gossip.Core)) {

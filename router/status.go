@@ -63,7 +63,7 @@ func (p *Peer) peerStatus(ready bool) []console.Peer {
 		Ready: ready, Draining: p.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
 		ViewAges: viewAges(own.Ages),
 	}}
-	members := p.mesh.members()
+	members := present(p.mesh.members())
 	slices.SortFunc(members, func(a, b mesh.Member) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range members {
 		q := console.Peer{
@@ -212,6 +212,7 @@ func (p *Peer) meshStatus() console.Mesh {
 		maps.Copy(m.Snapshots, st.Snapshots)
 	}
 	m.Quarantined = p.index.Stats().Quarantined
+	m.Unjoined = p.mesh.unjoined()
 	m.PropagationMs = quantiles(p.metrics.propagation)
 	return m
 }
@@ -330,6 +331,14 @@ func problems(s *console.Status) []console.Problem {
 		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
 			add("Look at its CPU, the link, and the clocks", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
 		}
+	}
+	if s.Alone() {
+		more := ""
+		if n := len(s.Mesh.Unjoined); n > 1 {
+			more = fmt.Sprintf(" (and %d more)", n-1)
+		}
+		add("It answers requests, but shares nothing with other peers: check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying",
+			"This peer is alone: it never reached a seed of mesh.join: %s%s", s.Mesh.Unjoined[0], more)
 	}
 	if s.Mesh.Divergent > 0 {
 		add("It heals by snapshot; keep both digests and report a bug", "%d streams differ between peers at equal contexts", s.Mesh.Divergent)

@@ -25,6 +25,7 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	fs.BoolVar(&show.check, "check", false, "say line by line what holds; exit 1 on any trouble")
 	fs.BoolVar(&show.look.All, "all", false, "show every row, also on a terminal")
 	wait := fs.Duration("wait", 0, "with --check: keep asking this long until all is well")
+	peers := fs.Int("peers", 0, "with --check: how many peers must be alive")
 	watch := fs.Bool("watch", false, "print again every 2 s")
 	if err := parse(fs, args); err != nil {
 		return err
@@ -35,11 +36,17 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if *wait != 0 && !show.check {
 		return usageError{errors.New("--wait goes with --check: it waits until all is well")}
 	}
+	if *peers != 0 && !show.check {
+		return usageError{errors.New("--peers goes with --check: it says how many peers must be alive")}
+	}
 	deadline := time.Now().Add(*wait)
 	for {
 		st, raw, err := fetchStatus(ctx, &admin)
 		if *watch && ctx.Err() != nil {
 			return nil //nolint:nilerr // ended by who watched: nothing failed
+		}
+		if err == nil {
+			st.Expect(*peers)
 		}
 		troubled := err != nil || !st.OK
 		if show.check && troubled && time.Now().Before(deadline) && ctx.Err() == nil {

@@ -83,6 +83,9 @@ func (m *Mesh) memberEvent(ev serf.MemberEvent) {
 	}
 	n, _ := m.roster.live("")
 	m.meter.peers.Set(float64(n))
+	if n > 1 {
+		m.met.Store(true)
+	}
 	m.cfg.OnChange()
 }
 
@@ -125,7 +128,7 @@ func (m *Mesh) tags(ctx context.Context) {
 		}
 		ready, draining := m.said()
 		if err := m.serf.SetTags(tagsOf(&m.cfg, ready, draining)); err != nil {
-			m.log.Warn("tags not told", "err", err)
+			m.log.Warn("could not publish member tags", "err", err)
 		}
 	}
 }

@@ -44,7 +44,9 @@ type Mesh struct {
 
 	lost     chan struct{} // capacity 1; a member failed
 	retag    chan struct{} // capacity 1
-	tagMu    sync.Mutex    // guards ready, draining
+	met      atomic.Bool   // another peer was alive at some time
+	unjoined atomic.Pointer[[]SeedFault]
+	tagMu    sync.Mutex // guards ready, draining
 	ready    bool
 	draining bool
 

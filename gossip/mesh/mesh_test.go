@@ -124,7 +124,7 @@ func TestSeedsAreTriedForEver(t *testing.T) {
 	cfg.Bind = addr
 	b := start(t, cfg)
 	whole(t, a, b)
-	if n := a.log.count("seed not reached"); n != 1 {
+	if n := a.log.count("seed unreachable"); n != 1 {
 		t.Errorf("the vain seed was logged %d times, want once", n)
 	}
 }

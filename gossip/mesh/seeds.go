@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/serf/serf"
@@ -49,10 +50,27 @@ func jittered(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
+// SeedFault is a seed that the last round could not join, and why.
+type SeedFault struct{ Seed, Reason string }
+
+// Alone returns what keeps a peer alone that was given seeds: the faults of the
+// last round, nil once any other peer was met, and before the first round ended.
+func (m *Mesh) Alone() []SeedFault {
+	if faults := m.unjoined.Load(); faults != nil && !m.met.Load() {
+		return *faults
+	}
+	return nil
+}
+
 // joinRound resolves all seeds and joins every address that is not a live
 // member, in random order. It reports whether one was not reached.
 func (m *Mesh) joinRound(ctx context.Context) (missed bool) {
-	addrs := m.resolve(ctx)
+	addrs, faults := m.resolve(ctx)
+	defer func() {
+		if ctx.Err() == nil {
+			m.unjoined.Store(&faults)
+		}
+	}()
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	for _, addr := range addrs[:min(len(addrs), joinsARound)] {
 		if ctx.Err() != nil || m.serf.State() != serf.SerfAlive {
@@ -63,12 +81,15 @@ func (m *Mesh) joinRound(ctx context.Context) (missed bool) {
 		}
 		_, err := m.serf.Join([]string{addr}, true)
 		m.meter.joins.WithLabelValues(resultOf(err)).Inc()
-		missed = missed || err != nil
+		if err != nil {
+			missed = true
+			faults = append(faults, SeedFault{addr, joinReason(err)})
+		}
 		switch {
 		case err == nil:
 			m.log.Info("joined", "seed", addr)
 		case m.once.first("join " + addr):
-			m.log.Warn("seed not reached; tried for ever", "seed", addr, "err", err)
+			m.log.Warn("seed unreachable, will keep retrying", "seed", addr, "err", joinReason(err))
 		}
 	}
 	return missed
@@ -81,14 +102,34 @@ func resultOf(err error) string {
 	return "ok"
 }
 
-// resolve looks every seed up, each address once.
-func (m *Mesh) resolve(ctx context.Context) []string {
-	var out []string
+// joinReason says in one line why a seed could not be joined. memberlist wraps
+// it as "1 error occurred: * Failed to join ADDRESS: reason".
+func joinReason(err error) string {
+	reason := strings.Join(strings.Fields(err.Error()), " ")
+	if i := strings.Index(strings.ToLower(reason), "failed to join "); i >= 0 {
+		if _, after, found := strings.Cut(reason[i:], ": "); found {
+			reason = after
+		}
+	}
+	for _, word := range []string{"EOF", "reset by peer", "could decrypt"} {
+		if strings.Contains(reason, word) {
+			return reason + " (it has another mesh.key or mesh.label: compare the two configurations)"
+		}
+	}
+	return reason
+}
+
+// resolve looks every seed up, each address once, and tells of those that have
+// none.
+func (m *Mesh) resolve(ctx context.Context) (out []string, faults []SeedFault) {
 	seen := make(map[string]bool)
 	for _, seed := range m.cfg.Join {
 		addrs, err := resolveSeed(ctx, seed, m.seedPort())
 		if err != nil && ctx.Err() == nil && m.once.first("resolve "+seed) {
-			m.log.Warn("seed not resolved; tried for ever", "seed", seed, "err", err)
+			m.log.Warn("seed has no address, will keep retrying", "seed", seed, "err", err)
+		}
+		if err != nil {
+			faults = append(faults, SeedFault{seed, err.Error()})
 		}
 		for _, a := range addrs {
 			if s := a.String(); !seen[s] {
@@ -97,7 +138,7 @@ func (m *Mesh) resolve(ctx context.Context) []string {
 			}
 		}
 	}
-	return out
+	return out, faults
 }
 
 // seedPort is where a seed without a port listens: where this peer does.

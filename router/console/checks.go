@@ -11,6 +11,24 @@ type check struct {
 	text  string
 }
 
+// aloneS is how long, in seconds, a peer that was given seeds may be alone before
+// that is a problem: peers that are all started at once need a moment.
+const aloneS = 10
+
+// Alone reports whether the peer was given seeds and never reached one.
+func (s *Status) Alone() bool { return len(s.Mesh.Unjoined) > 0 && s.UptimeS >= aloneS }
+
+// Expect makes it a problem that fewer than n peers are alive.
+func (s *Status) Expect(n int) {
+	if t := s.tally(); t.peers < n {
+		s.Problems = append(s.Problems, Problem{
+			Text: fmt.Sprintf("%d of the %d expected peers are alive", t.peers, n),
+			Help: "Start the others, or look at their logs: a peer that runs and is not here has another mesh.key, mesh.label or seed",
+		})
+		s.Judge()
+	}
+}
+
 // WriteChecks says line by line what holds and what does not, and what to do
 // about it. All holds exactly if s.OK.
 func (s *Status) WriteChecks(w io.Writer, look Look) error {
@@ -52,6 +70,7 @@ func (s *Status) checks() []check {
 		{oldest <= 2*staleMs, "views of other peers are " + millis(&oldest) + " old at most"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
 		{deaf == 0, fmt.Sprintf("events of %d replicas are ignored", deaf)},
+		{!s.Alone(), fmt.Sprintf("%d seeds of mesh.join cannot be reached", len(s.Mesh.Unjoined))},
 		{s.Mesh.Divergent == 0, fmt.Sprintf("%d streams differ between peers", s.Mesh.Divergent)},
 	}
 }

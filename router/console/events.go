@@ -81,9 +81,12 @@ func (e *events) observe(s *Status) {
 			e.addLocked(s.TimeMs, levelOf(is), "peer "+p.Name+" "+is)
 		}
 	}
-	for name := range old.peers {
-		if _, ok := now.peers[name]; !ok {
-			e.addLocked(s.TimeMs, LevelWarn, "peer "+name+" is forgotten")
+	for name, was := range old.peers {
+		switch _, ok := now.peers[name]; {
+		case !ok && was == "failed":
+			e.addLocked(s.TimeMs, LevelOK, "peer "+name+", which failed, was replaced or is no longer remembered")
+		case !ok:
+			e.addLocked(s.TimeMs, LevelOK, "peer "+name+" left")
 		}
 	}
 	if now.divergent > old.divergent {

@@ -26,7 +26,7 @@ func TestEventsTellChanges(t *testing.T) {
 	}
 	want := []string{
 		"bad 1 streams differ between peers", "ok peers agree again", "ok replica r3 up", "ok events of r3: ok", "ok new replica r9 up",
-		"warn replica r2 was removed", "bad peer b failed", "ok peer c joined, ready", "warn peer gone is forgotten",
+		"warn replica r2 was removed", "bad peer b failed", "ok peer c joined, ready", "ok peer gone left",
 	}
 	for _, w := range want {
 		if !strings.Contains(strings.Join(got, "\n")+"\n", w+"\n") {

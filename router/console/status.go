@@ -120,6 +120,9 @@ type Mesh struct {
 	BytesIn       map[string]uint64 `json:"bytes_in"`
 	BytesOut      map[string]uint64 `json:"bytes_out"`
 	Snapshots     map[string]uint64 `json:"snapshots"`
+	// Unjoined says of each seed why it could not be joined, while this peer has
+	// met no other.
+	Unjoined []string `json:"unjoined,omitempty"`
 }
 
 // Quantiles are null until something was observed.
