@@ -22,6 +22,12 @@ func (s *seats) add(r *fleet.Replica, m *pick.Mark) {
 	s.Add(m)
 }
 
+// clear empties the seats and keeps their memory.
+func (s *seats) clear() {
+	s.replicas = s.replicas[:0]
+	s.Reset()
+}
+
 // lineup is who serves one model. Immutable.
 type lineup struct {
 	known bool   // somebody serves it
@@ -119,8 +125,7 @@ func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error)
 	s.seats, s.stores, s.renders = l.seats, l.stores, l.renders
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
 		left := &s.left
-		left.replicas = left.replicas[:0]
-		left.Reset()
+		left.clear()
 		for i, r := range l.replicas {
 			if r.Up() && !slices.Contains(call.Tried, r.Name()) {
 				left.add(r, l.Marks[i])

@@ -106,9 +106,9 @@ func (p *Peer) pin(s *scratch, call *proxy.Call) error {
 	}
 	for i, r := range s.replicas {
 		if r == at {
-			mark := s.marks[i] // it may lie in left
+			mark := s.Marks[i] // it may lie in left
 			left := &s.left
-			left.replicas, left.marks, left.entries = left.replicas[:0], left.marks[:0], left.entries[:0]
+			left.clear()
 			left.add(at, mark)
 			s.seats = *left
 			return nil
