@@ -2,6 +2,7 @@ package crdt
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 )
@@ -275,6 +276,9 @@ func (l *Loads) Drop(at PeerID) {
 		s.first = l.firstToken(id)
 	}
 }
+
+// Replicas appends those that any peer has told of. O(replicas).
+func (l *Loads) Replicas(dst []StreamID) []StreamID { return slices.AppendSeq(dst, maps.Keys(l.sums)) }
 
 // Forget drops one replica's registers of all peers. A sum that was held is no
 // longer the replica's.

@@ -82,6 +82,11 @@ type Config struct {
 	Fingerprint uint64
 	State       State      // the replicated state; called from Step only
 	Rand        *rand.Rand // jitter and choice of peers; owned by the Core
+	// Wants reports whether this peer wants to know a stream; nil: all. What it
+	// does not want is neither pulled nor joined, whatever others hold: else a
+	// replica that left lives on in whoever heard of it last. Called from Step
+	// only; it must not wait.
+	Wants func(crdt.StreamID) bool
 
 	// JoinGrace is how long a peer that sees no other member, or only such that
 	// join too, waits before it calls itself ready, ms; default 2,000. JoinBound

@@ -24,6 +24,7 @@ const (
 func (c *Core) digestRound() {
 	c.digestDue = c.now + c.jitter(digestMs)
 	c.wake(c.digestDue)
+	c.forgetUnwanted()
 	var up []*peer
 	for _, p := range c.order {
 		if c.fastRoom(p.conns[Fast]) {

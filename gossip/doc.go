@@ -42,6 +42,9 @@
 // I10: the first frame on every connection, both ways, is a hello; another
 // cluster label or fingerprint, or no common version, ends it, and says so.
 //
+// I11: a stream that this peer does not want to know (Config.Wants) is neither
+// pulled nor joined, whatever others hold of it.
+//
 // Sources: the delta-state framework with causal contexts is Almeida, Shoker
 // and Baquero, "Delta state replicated data types" (2018); the shape of the
 // package follows etcd-io/raft.

@@ -281,8 +281,15 @@ func (c *Core) observe(p *peer, ms int64) {
 	}
 }
 
+// wants reports whether this peer wants to know a stream.
+func (c *Core) wants(id crdt.StreamID) bool { return c.cfg.Wants == nil || c.cfg.Wants(id) }
+
 // admits bounds the streams that the network may open.
 func (c *Core) admits(id crdt.StreamID) bool {
+	if !c.wants(id) {
+		c.stats.Dropped["unwanted"]++
+		return false
+	}
 	if _, ok := c.streams[id]; ok {
 		return true
 	}
@@ -295,6 +302,20 @@ func (c *Core) admits(id crdt.StreamID) bool {
 	}
 	c.localOf(id)
 	return true
+}
+
+// forgetUnwanted drops what is remembered of streams that this peer does not
+// want to know any more. O(streams).
+func (c *Core) forgetUnwanted() {
+	if c.cfg.Wants == nil {
+		return
+	}
+	for id, l := range c.streams {
+		if len(l.fills) == 0 && !c.wants(id) {
+			delete(c.streams, id)
+			delete(c.divergent, id)
+		}
+	}
 }
 
 // pruneStreams drops the records of streams that the state has forgotten.

@@ -52,7 +52,7 @@ func (c *Core) snapshotFrame(cn *conn, r *reader) error {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	pl := c.pulls[pc.stream]
-	if pl == nil || pl.asked != cn.peer || pl.joining {
+	if pl == nil || pl.asked != cn.peer || pl.joining || !c.wants(pc.stream) {
 		c.stats.Dropped["piece"]++
 		return nil
 	}

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -120,6 +121,8 @@ func (l *link) local(e gossip.Effect) {
 
 var errBusy = fmt.Errorf("more than %d snapshot jobs wait", maxJobs)
 
+var errUnwanted = errors.New("its replica is not listed any more")
+
 // queue gives a job to the worker; when too many wait, the core hears no.
 func (l *link) queue(job gossip.Effect, refusal gossip.Event) {
 	select {
@@ -141,7 +144,10 @@ func (l *link) work() {
 			case gossip.CutSnapshot:
 				l.mesh.Post(gossip.SnapshotCut{Stream: e.Stream, Snapshot: l.peer.index.Cut(e.Stream)})
 			case gossip.JoinSnapshot:
-				err := l.peer.index.Join(e.Snapshot, now)
+				err := errUnwanted
+				if l.peer.wants(e.Snapshot.Stream) { // still
+					err = l.peer.index.Join(e.Snapshot, now)
+				}
 				l.mesh.Post(gossip.SnapshotJoined{Stream: e.Snapshot.Stream, Err: err})
 			}
 		}

@@ -39,6 +39,8 @@ type Options struct {
 	// Source is where the configuration came from, to follow its changes. The
 	// zero Source follows only the files that the configuration names.
 	Source Source
+
+	departed time.Duration // for tests; 0: departedAfter
 }
 
 // Peer is one router process.
@@ -77,7 +79,8 @@ type Peer struct {
 	running   running          // prefill legs
 
 	discovery []finder
-	departed  departures // of keepHouse's goroutine
+	departed  departures
+	found     atomic.Bool // every source of replicas has answered once
 
 	public, admin net.Listener
 	api           atomic.Pointer[proxy.Handler]
@@ -123,6 +126,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	}
 	p.hasher, p.seal = radix.NewHasher(secret), newSeal(secret)
 	p.loads = load.New(p.id, func() int64 { return p.clock.ms(time.Now()) })
+	p.departed.after = opt.departed
 	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
 		p.close()
@@ -170,8 +174,8 @@ func (p *Peer) compose() error {
 	}
 	p.core, err = gossip.New(gossip.Config{
 		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),
-		State: state{p.index, p.loads}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-		JoinGrace: joinGrace(len(cfg.Mesh.Join)),
+		State: state{p.index, p.loads, p.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.wants,
 	})
 	if err != nil {
 		return err

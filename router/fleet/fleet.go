@@ -201,6 +201,14 @@ func (f *Fleet) sane(source string, spec Spec) bool {
 // List returns the replicas, sorted by name. The slice is immutable.
 func (f *Fleet) List() []*Replica { return *f.list.Load() }
 
+// Heard reports whether a source has said what it lists.
+func (f *Fleet) Heard(source string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.sources[source]
+	return ok
+}
+
 // Generation grows after every change of List, and of the Models of a replica
 // in it: what was worked out from them is good while it stays. One atomic load.
 func (f *Fleet) Generation() uint64 { return f.gen.Load() }

@@ -65,6 +65,21 @@ func (g *guesses) Hide(space crdt.PredictionSpace, keys []uint64) {
 	}
 }
 
+// free gives a replica's holder back if nothing is predicted there.
+func (g *guesses) free(id crdt.StreamID) bool {
+	h, ok := g.holders[id]
+	if !ok {
+		return true
+	}
+	if g.x.guesses.Count(h) > 0 {
+		return false
+	}
+	g.x.Ref(id).predicted.Store(0)
+	g.x.guesses.FreeHolder(h)
+	delete(g.holders, id)
+	return true
+}
+
 // ClockSet says how far the wall clock is ahead of the times that the Index is
 // given from now on, ms; 0 before. Predictions, which peers compare, are in its
 // time; how long something lasts here is not.

@@ -200,6 +200,43 @@ func (x *Index) Forget(id crdt.StreamID) {
 	}
 }
 
+// Remove is Forget of a stream that is not to come back: nothing remembers that
+// it was.
+func (x *Index) Remove(id crdt.StreamID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s := x.streams[id]; s != nil {
+		s.Close()
+		delete(x.streams, id)
+	}
+}
+
+// Sweep gives back what unwanted replicas still take once nothing is known of
+// them: their places, and the numbers that matches look at. O(replicas).
+func (x *Index) Sweep(wanted func(crdt.StreamID) bool) {
+	x.refsMu.RLock()
+	var idle []crdt.StreamID
+	for id := range x.refs {
+		if !wanted(id) {
+			idle = append(idle, id)
+		}
+	}
+	x.refsMu.RUnlock()
+	x.locked(func() {
+		for _, id := range idle {
+			if s := x.streams[id]; s != nil && s.Epoch() != 0 || !x.guess.free(id) {
+				continue
+			}
+			delete(x.streams, id)
+			x.refsMu.Lock()
+			if !wanted(id) { // still: who lists it now takes its place after this
+				delete(x.refs, id)
+			}
+			x.refsMu.Unlock()
+		}
+	})
+}
+
 // Declare marks slots lost: an owner's word after nobody had them. It returns
 // what the other peers must be told; the delta is empty if nothing changed.
 func (x *Index) Declare(id crdt.StreamID, epoch uint64, lost []crdt.Span, nowMs int64) (crdt.Delta, crdt.Outcome) {

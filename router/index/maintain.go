@@ -47,6 +47,8 @@ type Stats struct {
 	Bytes       int64 // both trees
 	Predicted   int
 	Streams     int
+	Places      int // replicas that something is remembered of
+	Width       int // words of 64 holders that a match looks at, of both trees
 	Holders     int // incarnations in the tree: shown, loading, or waiting to be cleared
 	Quarantined int
 	Suspect     int // facts older than a lost batch
@@ -57,7 +59,7 @@ type Stats struct {
 func (x *Index) Stats() (s Stats) {
 	x.locked(func() {
 		t, g := x.tree.Stats(), x.guesses.Stats()
-		s = Stats{Keys: t.Keys, Holders: t.Holders, Bytes: t.Bytes + g.Bytes, Predicted: g.Facts, Streams: len(x.streams)}
+		s = Stats{Keys: t.Keys, Holders: t.Holders, Width: x.tree.Width() + x.guesses.Width(), Bytes: t.Bytes + g.Bytes, Predicted: g.Facts, Streams: len(x.streams)}
 		for _, st := range x.streams {
 			if b := blocksOf(st); b != nil {
 				s.Facts += int(b.sum.Count)
@@ -68,6 +70,9 @@ func (x *Index) Stats() (s Stats) {
 				s.Quarantined++
 			}
 		}
+		x.refsMu.RLock()
+		s.Places = len(x.refs)
+		x.refsMu.RUnlock()
 	})
 	return s
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Ref is a replica's fixed place in the index: what readers look through to
-// find the holder of its shown incarnation. Refs are never freed; their number
-// is bounded by the replicas ever listed by this process.
+// find the holder of its shown incarnation. Their number is bounded by the
+// replicas listed and those that left lately (Sweep).
 type Ref struct {
 	ID crdt.StreamID
 

@@ -138,12 +138,17 @@ func Fresh(s *crdt.Scrape, wallMs, within int64) bool {
 	return -within < age && age < within
 }
 
-// Known reports whether the table holds anything of a replica's load.
-func (t *Table) Known(id crdt.StreamID) bool {
+// Held appends the replicas that the table holds anything of: scrapes, or
+// anybody's load. Each may be told twice.
+func (t *Table) Held(dst []crdt.StreamID) []crdt.StreamID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.entries[id]
-	return e != nil && (e.total != nil || e.told)
+	for id, e := range t.entries {
+		if e.total != nil || e.told {
+			dst = append(dst, id)
+		}
+	}
+	return t.loads.Replicas(dst)
 }
 
 // ForgetReplica drops a replica's load. What operators said of it stays.

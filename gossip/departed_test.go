@@ -1,0 +1,167 @@
+package gossip_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/gossip/gossiptest"
+)
+
+// TestRemovedReplicasStayRemoved is property 13 for replicas: peers stop wanting
+// streams at times far apart, and forget them by their own clocks; others join
+// meanwhile. Nothing comes back, and what all want is the same everywhere.
+func TestRemovedReplicasStayRemoved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var unwanted []map[crdt.StreamID]bool // by node
+		cfg := gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed")}
+		cfg.Core.MaxVersion = uint8(rapid.IntRange(1, 2).Draw(t, "version"))
+		cfg.Core.MinVersion = 1
+		cfg.Tweak = func(i int, c *gossip.Config) {
+			c.Wants = func(id crdt.StreamID) bool { return !unwanted[i][id] }
+		}
+		n := gossiptest.New(cfg)
+		add := func(without ...crdt.StreamID) {
+			not := map[crdt.StreamID]bool{}
+			for _, id := range without {
+				not[id] = true
+			}
+			unwanted = append(unwanted, not)
+			n.Add()
+		}
+		for range rapid.IntRange(2, 4).Draw(t, "peers") {
+			add()
+		}
+		n.RunUntil(10_000, func() bool { return allReady(n) })
+		stays, leaves := n.Engine("stays"), n.Engine("leaves")
+		for range rapid.IntRange(1, 5).Draw(t, "batches") {
+			for i, e := range []*gossiptest.Engine{stays, leaves} {
+				e.Calm = true
+				e.Ingest(n.Nodes()[i], true, e.Emit(rapid.IntRange(1, 30).Draw(t, "slots"))...)
+			}
+		}
+		converge(t, n, 20_000)
+		for i := 0; i < len(n.Nodes()); i++ {
+			if rapid.Bool().Draw(t, "another joins") && len(n.Nodes()) < 6 {
+				add(leaves.Stream)
+			}
+			n.Run(int64(rapid.IntRange(0, 6_000).Draw(t, "ms")))
+			unwanted[i][leaves.Stream] = true
+			n.Nodes()[i].State.Forget(leaves.Stream)
+			if rapid.Bool().Draw(t, "more batches") {
+				stays.Ingest(n.Nodes()[0], true, stays.Emit(3)...)
+			}
+		}
+		n.Run(10_000)
+		converge(t, n, 20_000)
+		for _, x := range n.Nodes() {
+			if ids := fmt.Sprint(x.State.Streams(nil)); ids != fmt.Sprint([]crdt.StreamID{stays.Stream}) {
+				t.Fatalf("%s holds %s", x.Name, ids)
+			}
+			if s := x.Core.Stats(); s.Pulls > 0 || s.Divergent > 0 || !x.Ready {
+				t.Fatalf("%s: ready %v, %+v", x.Name, x.Ready, s)
+			}
+		}
+	})
+}
+
+// TestWhatOneDoesNotListIsNotPulled: a peer that lists less than the others is
+// ready, asks for nothing, and asks once it lists more.
+func TestWhatOneDoesNotListIsNotPulled(t *testing.T) {
+	wanted := false
+	n, nodes := mesh(t, 3, gossiptest.Config{Tweak: func(i int, c *gossip.Config) {
+		if i == 2 {
+			c.Wants = func(crdt.StreamID) bool { return wanted }
+		}
+	}})
+	e := n.Engine("r")
+	e.Ingest(nodes[0], true, e.Emit(20)...)
+	n.Run(10_000)
+	s := nodes[2].Core.Stats()
+	if len(nodes[2].State.Streams(nil)) > 0 || s.Wants > 0 || s.Dropped["unwanted"] == 0 || !nodes[2].Ready {
+		t.Fatalf("holds %v, ready %v, %+v", nodes[2].State.Streams(nil), nodes[2].Ready, s)
+	}
+	wanted = true
+	converge(t, n, 20_000)
+}
+
+// TestAPullEndsWithItsReplica: a replica leaves while its snapshot is awaited.
+func TestAPullEndsWithItsReplica(t *testing.T) {
+	wanted := true
+	n, nodes := mesh(t, 2, gossiptest.Config{CutMs: 3_000, State: gossiptest.StateConfig{RingBytes: 1}, Tweak: func(i int, c *gossip.Config) {
+		if i == 2 {
+			c.Wants = func(crdt.StreamID) bool { return wanted }
+		}
+	}})
+	e := n.Engine("r")
+	e.Ingest(nodes[0], true, e.Emit(50)...)
+	n.Run(1_000)
+	late := n.Add()
+	if !n.RunUntil(5_000, func() bool { return late.Core.Stats().Wants > 0 }) {
+		t.Fatal("nothing is pulled")
+	}
+	wanted = false
+	n.Run(60_000)
+	if s := late.Core.Stats(); s.Pulls > 0 || len(late.State.Streams(nil)) > 0 || !late.Ready {
+		t.Errorf("ready %v, holds %v, %+v", late.Ready, late.State.Streams(nil), s)
+	}
+}
+
+// diverging is a mesh of two of which b lost a fact in its memory, and its
+// engine, whose slots b takes.
+func diverging(t *testing.T, cfg gossiptest.Config) (*gossiptest.Net, []*gossiptest.Node, *gossiptest.Engine) {
+	n, nodes := mesh(t, 2, cfg)
+	e := n.Engine("r")
+	e.Calm = true
+	e.Ingest(nodes[1], true, e.Emit(20)...)
+	converge(t, n, 10_000)
+	nodes[1].State.Corrupt(e.Stream)
+	return n, nodes, e
+}
+
+// TestADivergenceHealsWhereTheWrongBaseIsLonger: the one that is wrong takes the
+// slots first and is always ahead of what it gets from the other.
+func TestADivergenceHealsWhereTheWrongBaseIsLonger(t *testing.T) {
+	n, nodes, e := diverging(t, gossiptest.Config{CutMs: 40})
+	// What is told of a loss must not touch the lost block: it would be healed.
+	emit := func() { e.Ingest(nodes[1], true, bare(e.Emit(1))...) }
+	if !n.RunUntil(10_000, func() bool { emit(); return nodes[1].Core.Stats().Divergent > 0 }) {
+		t.Fatal("no divergence")
+	}
+	facts := func(x *gossiptest.Node) uint64 { d, _ := x.State.Digest(e.Stream); return d.Base.Facts }
+	if !n.RunUntil(10_000, func() bool { emit(); return facts(nodes[0]) == facts(nodes[1]) }) {
+		t.Fatalf("not healed: %+v", nodes[1].Core.Stats())
+	}
+	if !n.RunUntil(10_000, func() bool { return difference(n) == "" && nodes[0].Core.Stats().Divergent == 0 }) {
+		t.Fatalf("not converged: %q", difference(n))
+	}
+}
+
+// bare makes batches that say nothing.
+func bare(slots []crdt.Slot) []crdt.Slot {
+	for i := range slots {
+		slots[i].Body = nil
+	}
+	return slots
+}
+
+// TestADivergenceLeavesWithItsStream, lest it is an alarm for ever.
+func TestADivergenceLeavesWithItsStream(t *testing.T) {
+	wanted := true
+	n, nodes, e := diverging(t, gossiptest.Config{CutMs: 60_000, Tweak: func(i int, c *gossip.Config) {
+		c.Wants = func(crdt.StreamID) bool { return wanted || i == 0 }
+	}})
+	e.Ingest(nodes[1], true, bare(e.Emit(1))...)
+	if !n.RunUntil(10_000, func() bool { return nodes[1].Core.Stats().Divergent > 0 }) {
+		t.Fatal("no divergence")
+	}
+	wanted = false
+	nodes[1].State.Forget(e.Stream)
+	n.Run(5_000)
+	if d := nodes[1].Core.Stats().Divergent; d > 0 {
+		t.Errorf("%d streams are held for divergent that were forgotten", d)
+	}
+}
