@@ -19,7 +19,7 @@ import (
 type collector struct {
 	peer *Peer
 
-	inflight, up                                *prometheus.Desc
+	inflight, up, events                        *prometheus.Desc
 	facts, bytes, predicted, quarantined        *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, givenUp, rejected                *prometheus.Desc
@@ -38,6 +38,7 @@ func newCollector(p *Peer) *collector {
 		peer:         p,
 		inflight:     d("replica_inflight", "This peer's own requests at a replica.", "replica"),
 		up:           d("replica_up", "1 if the replica may get requests.", "replica"),
+		events:       d("replica_events", "1 if this peer hears the events of a replica, 0 if it cannot; absent where it does not follow them.", "replica"),
 		facts:        d("tree_facts", "Confirmed facts in the shared tree."),
 		bytes:        d("tree_bytes", "Bytes of the trees."),
 		predicted:    d("predicted_facts", "Predicted blocks."),
@@ -79,6 +80,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.inflight, float64(p.loads.InFlight(r.Stream)), r.Name())
 		gauge(c.up, oneIf(r.Up()), r.Name())
 		if st, ok := p.ingest.told(r.Stream); ok {
+			gauge(c.events, oneIf(st.Connected && st.Unusable == ""), r.Name())
 			strange += st.Counters.UnknownKinds
 		}
 	}

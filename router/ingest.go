@@ -342,6 +342,10 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 		s.State = "quarantined"
 	case !st.Connected:
 		s.State, s.Detail = "connecting", st.LastError
+		if !st.Since.IsZero() {
+			ms := time.Since(st.Since).Milliseconds()
+			s.ConnectingMs = &ms
+		}
 	default:
 		s.State, s.Detail = "ok", st.State
 	}

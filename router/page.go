@@ -38,9 +38,32 @@ func (p *Peer) pageStatus() *console.Status {
 // observeChanges lets the console find what changed, whoever watches.
 func (p *Peer) observeChanges(now time.Time) {
 	ready, _ := p.Ready()
+	replicas := p.replicaStatus(now)
+	p.tellUnheard(replicas)
 	p.console.Observe(&console.Status{
-		TimeMs: now.UnixMilli(), Peers: p.peerStatus(ready), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(),
+		TimeMs: now.UnixMilli(), Peers: p.peerStatus(ready), Replicas: replicas, Mesh: p.meshStatus(),
 	})
+}
+
+// tellUnheard logs, once each, that the events of a replica cannot be heard and
+// that they are heard again. Called by one goroutine.
+func (p *Peer) tellUnheard(replicas []console.Replica) {
+	now := map[string]bool{}
+	for _, r := range replicas {
+		if !r.Unheard() {
+			continue
+		}
+		now[r.Name] = true
+		if !p.unheard[r.Name] {
+			p.log.Warn("events of a replica cannot be heard", "replica", r.Name, "err", dashed(r.Stream.Detail), "cure", unheardCure(r.Stream.Detail))
+		}
+	}
+	for name := range p.unheard {
+		if !now[name] {
+			p.log.Info("events of a replica are heard again, or the replica is gone", "replica", name)
+		}
+	}
+	p.unheard = now
 }
 
 // record keeps a decision among cands for the console: who was asked and, with

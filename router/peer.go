@@ -66,6 +66,7 @@ type Peer struct {
 	mesh     *link
 	ingest   *ingest
 	console  *console.Console
+	unheard  map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
 	lineups  lineupCache
 	picker   *pick.Picker
 	shared   sharedPrefixes

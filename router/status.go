@@ -297,6 +297,24 @@ func (p *Peer) prefixes(n int) []console.Prefix {
 
 func keyText(k radix.Key) string { return fmt.Sprintf("%016x", uint64(k)) }
 
+// unheardCure says what to do about events that cannot be heard, by what the
+// last attempt ended with.
+func unheardCure(why string) string {
+	const until = "Its cache is guessed from the traffic sent there until then"
+	if strings.Contains(why, "ROUTER") {
+		return "events: names the engine's replay port: swap events: and replay:. " + until
+	}
+	return "Set events: to the address where the engine publishes (vLLM: endpoint in --kv-events-config, its * is the replica's host) " +
+		"and open that port to all peers, or leave events: out if the engine tells it. " + until
+}
+
+func dashed(s string) string {
+	if s == "" {
+		return "no connection"
+	}
+	return s
+}
+
 // problems says what an operator should look at, with a cure each.
 func problems(s *console.Status) []console.Problem {
 	var out []console.Problem
@@ -322,6 +340,9 @@ func problems(s *console.Status) []console.Problem {
 		switch r.Stream.State {
 		case "quarantined", "unusable":
 			add("It is routed by predictions only until that is mended", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
+		}
+		if r.Unheard() {
+			add(unheardCure(r.Stream.Detail), "Events of %s cannot be heard: %s", r.Name, dashed(r.Stream.Detail))
 		}
 	}
 	for _, q := range s.Peers {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -126,4 +127,35 @@ func TestAloneByMistakeIsTold(t *testing.T) {
 		t.Errorf("who has no seeds is not alone by mistake: %+v", s)
 	}
 	other.stop()
+}
+
+// The three commonest wirings of events that hear nothing: a closed port, events
+// and replay swapped, another machine's port. The verdict names the replica and
+// the cure, once in the log, and a gauge is 0.
+func TestEventsThatCannotBeHeardAreTold(t *testing.T) {
+	r := replicaProcess(t, "r0")
+	for name, c := range map[string]struct{ events, replay, says string }{
+		"closed port": {"tcp://" + closedPort(t), r.said["replay"], "connection refused"},
+		"swapped":     {r.said["replay"], r.said["events"], "swap events: and replay:"},
+	} {
+		p := launch(t, "serve", "--insecure-mesh", "--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0",
+			"--drain.delay", "100ms", "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s', events: '%s', replay: '%s'}]", r.said["http"], c.events, c.replay))
+		eventually(t, name+": the verdict tells", func() bool {
+			s := p.status()
+			return s != nil && !s.OK && s.Replicas[0].Unheard()
+		})
+		text, code := p.check()
+		text = strings.Join(strings.Fields(text), " ")
+		if code != exitFailed || !strings.Contains(text, "Events of r0 cannot be heard") || !strings.Contains(text, c.says) {
+			t.Errorf("%s: exit code %d, no %q in:\n%s", name, code, c.says, text)
+		}
+		eventually(t, name+": the gauge is 0", func() bool {
+			raw, err := p.admin.call(t.Context(), http.MethodGet, "/metrics")
+			return err == nil && strings.Contains(string(raw), `banyan_replica_events{replica="r0"} 0`)
+		})
+		p.stop()
+		if n := strings.Count(p.errs.String(), "events of a replica cannot be heard"); n != 1 {
+			t.Errorf("%s: logged %d times, want once:\n%s", name, n, p.errs)
+		}
+	}
 }

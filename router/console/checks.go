@@ -18,6 +18,16 @@ const aloneS = 10
 // Alone reports whether the peer was given seeds and never reached one.
 func (s *Status) Alone() bool { return len(s.Mesh.Unjoined) > 0 && s.UptimeS >= aloneS }
 
+// unheardMs is how long the events of a replica that is up may not be heard
+// before that is a problem.
+const unheardMs = 10_000
+
+// Unheard reports whether a replica answers and its events have not been heard
+// for a while: the address is wrong, or the port is closed.
+func (r *Replica) Unheard() bool {
+	return r.State != "down" && r.Stream.ConnectingMs != nil && *r.Stream.ConnectingMs >= unheardMs
+}
+
 // Expect makes it a problem that fewer than n peers are alive.
 func (s *Status) Expect(n int) {
 	if t := s.tally(); t.peers < n {
@@ -60,7 +70,7 @@ func (s *Status) checks() []check {
 		}
 	}
 	for _, r := range s.Replicas {
-		if r.Stream.State == "quarantined" || r.Stream.State == "unusable" {
+		if r.Stream.State == "quarantined" || r.Stream.State == "unusable" || r.Unheard() {
 			deaf++
 		}
 	}
@@ -69,7 +79,7 @@ func (s *Status) checks() []check {
 		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive", t.peers, t.members)},
 		{oldest <= 2*staleMs, "views of other peers are " + millis(&oldest) + " old at most"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
-		{deaf == 0, fmt.Sprintf("events of %d replicas are ignored", deaf)},
+		{deaf == 0, fmt.Sprintf("events of %d replicas are ignored or cannot be heard", deaf)},
 		{!s.Alone(), fmt.Sprintf("%d seeds of mesh.join cannot be reached", len(s.Mesh.Unjoined))},
 		{s.Mesh.Divergent == 0, fmt.Sprintf("%d streams differ between peers", s.Mesh.Divergent)},
 	}

@@ -105,6 +105,10 @@ type Stream struct {
 	Linked      uint64   `json:"linked"`
 	Digest      string   `json:"digest"` // context and facts in 16 hex digits; equal on converged peers
 	LastEventMs *int64   `json:"last_event_age_ms"`
+	// ConnectingMs is how long the peer asked has been trying to connect to the
+	// engine's publisher in vain; absent while it is connected or another peer's
+	// work.
+	ConnectingMs *int64 `json:"connecting_ms,omitempty"`
 
 	Events     string `json:"events,omitempty"`      // where they are read
 	EventsFrom string `json:"events_from,omitempty"` // configured, or the endpoint that told
