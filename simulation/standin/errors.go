@@ -33,6 +33,12 @@ func notFound(message string) *apiError {
 	return &apiError{status: http.StatusNotFound, kind: "NotFoundError", message: message}
 }
 
+// noRoute is what web frameworks say of a path they do not know; engines say
+// notFound of a model.
+func noRoute() *apiError {
+	return &apiError{status: http.StatusNotFound, kind: http.StatusText(http.StatusNotFound), message: "Not Found"}
+}
+
 // errorBody is the error object; vLLM nests it under "error", SGLang and
 // TensorRT-LLM do not.
 type errorBody struct {

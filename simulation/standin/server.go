@@ -200,15 +200,14 @@ func (s *Server) routes() http.Handler {
 	}
 	switch s.cfg.Engine {
 	case VLLM:
-		m.HandleFunc("POST /v1/chat/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, true) })
-		m.HandleFunc("POST /v1/completions/render", func(w http.ResponseWriter, r *http.Request) { s.render(w, r, false) })
+		s.renderRoutes(m)
 	case SGLang:
 		s.sglangRoutes(m)
 	case TRTLLM:
 		s.trtllmRoutes(m)
 	}
 	s.adminRoutes(m)
-	m.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { s.fail(w, notFound("Not Found")) })
+	m.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { s.fail(w, noRoute()) })
 	return m
 }
 
