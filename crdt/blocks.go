@@ -48,7 +48,10 @@ type Rows struct {
 type RunHead struct {
 	Pages   int
 	PerPage int // grid blocks a page; 0: bare facts, whose tokens nobody told
-	Space   uint64
+	// Small is as in Op: Value holds PerPage masked words of tokens, Parent is a
+	// root key if the run is Linked, else the handle it hangs below.
+	Small int
+	Space uint64
 	// Linked: Value holds keys and Parent is the key before the run (a placement
 	// hint; 0 if unknown). Otherwise Value holds token hashes and Parent is the
 	// handle the run hangs below.

@@ -11,12 +11,37 @@ const (
 	MaxSlotBytes = 8 << 20   // body; a larger batch is a lost slot
 	MaxSeq       = 1<<40 - 1 // what a Meta can hold
 	MaxPerPage   = 16        // grid blocks a page; the tree takes no longer one
+	MaxSmall     = 32        // tokens of a page that is shorter than a grid block
 )
 
 // SlotVersion counts the forms and meanings that slots and facts had on the
 // wire. Peers of two versions would make different slots, or different facts, of
 // the same events: they refuse each other. 2: reports of reused blocks (Op.Reuse).
-const SlotVersion = 2
+// 3: pages shorter than a grid block (Op.Small).
+const SlotVersion = 3
+
+// smallPage marks the byte of grid blocks a page as the tokens of a small one.
+const smallPage = 0x80
+
+// pageByte is that byte of a page.
+func pageByte(perPage, small int) byte {
+	if small > 0 {
+		return smallPage | byte(small)
+	}
+	return byte(perPage)
+}
+
+// pageOf is what the byte says; ok is false if no page is so.
+func pageOf(b byte) (perPage, small int, ok bool) {
+	if b&smallPage == 0 {
+		return int(b), 0, b <= MaxPerPage
+	}
+	small = int(b &^ smallPage)
+	return SmallWords(small), small, small > 0 && small <= MaxSmall
+}
+
+// SmallWords is how many words the tokens of a small page take.
+func SmallWords(tokens int) int { return (tokens + 1) / 2 }
 
 // maxJoinPages bounds a store run that grew from several events: a joined run
 // is searched for repeated handles, which costs up to this many compares.
@@ -27,7 +52,7 @@ var ErrSlotTooLarge = errors.New("slot over 8 MiB")
 
 // The packed form of a body is a sequence of ops, all integers little-endian:
 //
-//	kind u8 | flags u8 | tier u8 | perPage u8 | n u32
+//	kind u8 | flags u8 | tier u8 | perPage u8, or 0x80 + tokens of a small page | n u32
 //	[space u64] [group u32] [parent or root u64, stores only]
 //	n handles u64 | n*perPage token hashes u64
 //
@@ -64,14 +89,15 @@ func (b *Builder) Reset() {
 }
 
 // Store appends a run of pages: Mode, Tier, Space, HasParent, Parent or Root,
-// PerPage, Reuse, Group and Main are taken from op, Kind and the columns are not.
+// PerPage, Small, Reuse, Group and Main are taken from op, Kind and the columns are not.
 // len(hashes) must be PerPage*len(handles). A run that hangs below the last
 // page of the run just before it, alike in all else, continues that run.
 func (b *Builder) Store(op Op, handles, hashes []uint64) {
 	if len(handles) == 0 {
 		return
 	}
-	if op.PerPage < 0 || op.PerPage > MaxPerPage || len(hashes) != op.PerPage*len(handles) {
+	if op.PerPage < 0 || op.PerPage > MaxPerPage || len(hashes) != op.PerPage*len(handles) ||
+		op.Small < 0 || op.Small > MaxSmall || op.Small > 0 && op.PerPage != SmallWords(op.Small) {
 		b.fail(fmt.Errorf("store of %d pages with %d a page and %d hashes", len(handles), op.PerPage, len(hashes)))
 		return
 	}
@@ -148,7 +174,7 @@ func head(dst []byte, kind OpKind, op *Op, n int) []byte {
 		flags |= flagMain
 	}
 	if kind == OpStore {
-		perPage = byte(op.PerPage)
+		perPage = pageByte(op.PerPage, op.Small)
 		if op.HasParent {
 			flags |= flagHasParent
 		}

@@ -39,6 +39,9 @@ func drawOp(t *rapid.T, b *crdt.Builder, mode crdt.Mode, clears bool) {
 		b.Remove(op, handles)
 	default:
 		op.PerPage = rapid.IntRange(0, 2).Draw(t, "perPage")
+		if op.PerPage > 0 && rapid.IntRange(0, 3).Draw(t, "small") == 0 {
+			op.Small = 2*op.PerPage - rapid.IntRange(0, 1).Draw(t, "odd")
+		}
 		op.Reuse = mode == crdt.Counted && rapid.IntRange(0, 3).Draw(t, "reuse") == 0
 		if op.HasParent = rapid.Bool().Draw(t, "hasParent"); op.HasParent {
 			op.Parent = rapid.Uint64Range(1, 10).Draw(t, "parent")

@@ -139,9 +139,13 @@ func (op *Op) parse(b []byte) (size int, err error) {
 	flags := b[1]
 	n := uint64(binary.LittleEndian.Uint32(b[4:]))
 	*op = Op{
-		Kind: OpKind(b[0]), Mode: Mode(flags & flagFlagged), Tier: Tier(b[2]), PerPage: int(b[3]),
+		Kind: OpKind(b[0]), Mode: Mode(flags & flagFlagged), Tier: Tier(b[2]),
 		HasParent: flags&flagHasParent != 0, Main: flags&flagMain != 0, AnySpace: flags&flagAnySpace != 0,
 		Reuse: flags&flagReuse != 0,
+	}
+	var ok bool
+	if op.PerPage, op.Small, ok = pageOf(b[3]); !ok {
+		return 0, errSlotFlags
 	}
 	if err := op.check(flags, n); err != nil {
 		return 0, err
@@ -187,7 +191,7 @@ func (op *Op) parse(b []byte) (size int, err error) {
 
 // check refuses headers that Builder never writes.
 func (op *Op) check(flags byte, n uint64) error {
-	if flags&^flagsAll != 0 || op.Tier >= Tiers || op.PerPage > MaxPerPage {
+	if flags&^flagsAll != 0 || op.Tier >= Tiers {
 		return errSlotFlags
 	}
 	switch op.Kind {

@@ -39,7 +39,12 @@ type Op struct {
 	Parent    uint64
 	Root      uint64
 	PerPage   int
-	Inside    bool // Parent is the block before in the same run: see Slot.Part
+	// Small is the tokens of a page that is shorter than a grid block; 0: it is
+	// not. Hashes then are the page's tokens, two a word, each word masked by the
+	// mesh's secret and the handle (radix.Hasher.Mask): the fold makes grid blocks
+	// of consecutive pages. PerPage is the words a page.
+	Small  int
+	Inside bool // Parent is the block before in the same run: see Slot.Part
 
 	// Reuse, stores of a Counted engine only: the run may be a report of blocks
 	// that were there already. It makes blocks present and counts no second copy.

@@ -69,6 +69,9 @@ func drawRows(t *rapid.T) crdt.Rows {
 			Pages: rapid.IntRange(1, 5).Draw(t, "pages"), PerPage: rapid.IntRange(0, 3).Draw(t, "perPage"),
 			Space: rapid.Uint64().Draw(t, "space"), Parent: rapid.Uint64().Draw(t, "parent"),
 		}
+		if h.PerPage > 0 && rapid.IntRange(0, 3).Draw(t, "small") == 0 {
+			h.Small = 2*h.PerPage - rapid.IntRange(0, 1).Draw(t, "odd")
+		}
 		h.Linked = h.PerPage > 0 && rapid.Bool().Draw(t, "linked")
 		r.Runs = append(r.Runs, h)
 		for range h.Pages {

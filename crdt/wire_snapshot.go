@@ -24,7 +24,7 @@ func AppendRows(dst []byte, rows *Rows) []byte {
 	dst = le.AppendUint32(dst, uint32(len(rows.Value)))
 	for _, run := range rows.Runs {
 		dst = le.AppendUint32(dst, uint32(run.Pages))
-		dst = appendFlag(append(dst, byte(run.PerPage)), run.Linked)
+		dst = appendFlag(append(dst, pageByte(run.PerPage, run.Small)), run.Linked)
 		dst = le.AppendUint64(le.AppendUint64(dst, run.Space), run.Parent)
 	}
 	for _, v := range rows.Handle {
@@ -62,11 +62,12 @@ func (rows *Rows) decode(b []byte) (rest []byte, err error) {
 	rows.Runs = slices.Grow(rows.Runs[:0], runs)[:runs]
 	left, free := pages, values
 	for i := range rows.Runs {
-		rows.Runs[i] = RunHead{
-			Pages: int(r.u32()), PerPage: int(r.u8()), Linked: r.flag(), Space: r.u64(), Parent: r.u64(),
-		}
 		run := &rows.Runs[i]
-		if run.Pages == 0 || run.Pages > left || run.PerPage > MaxPerPage ||
+		*run = RunHead{Pages: int(r.u32())}
+		var ok bool
+		run.PerPage, run.Small, ok = pageOf(r.u8())
+		run.Linked, run.Space, run.Parent = r.flag(), r.u64(), r.u64()
+		if run.Pages == 0 || run.Pages > left || !ok ||
 			run.Pages*run.PerPage > free || run.Linked && run.PerPage == 0 {
 			r.fail("run of %d pages of %d", run.Pages, run.PerPage)
 		}
@@ -117,6 +118,7 @@ func AppendPieces(dst [][]byte, rows *Rows) [][]byte {
 			}
 			head := run
 			head.Pages = n
+			head.Linked = run.Linked && (run.Small == 0 || left == run.Pages)
 			head.Parent = run.parentAt(rows, run.Pages-left, page, value)
 			part.Runs = append(part.Runs, head)
 			part.Handle = append(part.Handle, rows.Handle[page:page+n]...)
@@ -136,7 +138,7 @@ func (h *RunHead) parentAt(rows *Rows, i, page, value int) uint64 {
 	switch {
 	case i == 0:
 		return h.Parent
-	case h.Linked:
+	case h.Linked && h.Small == 0:
 		return rows.Value[value-1]
 	}
 	return rows.Handle[page-1]

@@ -32,6 +32,7 @@ type Hasher struct {
 	wide  uint64 // start of blocks with an id >= 2^31
 	zero  Key    // stands for a chain result of 0
 	print uint64
+	mask  [2]uint64
 }
 
 // NewHasher derives a Hasher from a secret of any length; an empty secret is
@@ -53,6 +54,7 @@ func NewHasher(secret []byte) *Hasher {
 	h.wide = next()
 	h.zero = Key(next() | 1)
 	h.print = next()
+	h.mask = [2]uint64{next(), next()}
 	return h
 }
 
@@ -81,6 +83,12 @@ func (h *Hasher) Chain(parent Key, t TokenHash) Key {
 // into its token hash. An empty extra is not the same as no call.
 func (h *Hasher) Extra(t TokenHash, extra []byte) TokenHash {
 	return TokenHash(fold(uint64(t)^h.extra[0], uint64(h.Bytes(extra))^h.extra[1]))
+}
+
+// Mask is what hides word i of what an engine's block holds, where the words
+// themselves must travel between peers. It is equal for equal handles.
+func (h *Hasher) Mask(handle uint64, i int) uint64 {
+	return fold(handle^h.mask[0], h.mask[1]+uint64(i)<<1|1)
 }
 
 // AppendHashes appends the token hash of every whole block of grid tokens.

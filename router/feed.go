@@ -55,13 +55,13 @@ func (g *ingest) fed(r *fleet.Replica) feed {
 }
 
 // misfit says why the events of an SGLang replica cannot be used, before any
-// came: there a page of 1 means an event a token. Of the other engines a page
-// is told for all cache groups together, so their events decide.
+// came. Of the other engines a page is told for all cache groups together, so
+// their events decide.
 func (g *ingest) misfit(f *fleet.Facts) string {
-	if f.Engine != kvevents.SGLang.String() || f.BlockSize == 0 || f.BlockSize%g.peer.config().Grid == 0 {
+	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.peer.config().Grid}
+	if f.Engine != kvevents.SGLang.String() || f.BlockSize == 0 || cfg.Fits(f.BlockSize) {
 		return ""
 	}
-	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.peer.config().Grid}
 	return cfg.Cure(f.BlockSize)
 }
 

@@ -161,7 +161,7 @@ func (p *Peer) hashSecret() ([]byte, error) {
 // compose makes the parts and binds the listeners.
 func (p *Peer) compose() error {
 	cfg := p.config()
-	p.index = index.New(index.Config{Hasher: p.hasher, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions})
+	p.index = index.New(index.Config{Hasher: p.hasher, Grid: cfg.Grid, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions})
 	p.transport = proxy.NewTransport()
 	var err error
 	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, Inexact: p.lostExact}); err != nil {

@@ -17,6 +17,7 @@ type blocks struct {
 	sum    crdt.Sum // of what is visible (I4)
 
 	looseFacts
+	smallPages
 	anchors
 	doubt
 
@@ -145,7 +146,7 @@ func (b *blocks) clear() {
 		b.x.drop(old)
 	}
 	b.sum = crdt.Sum{}
-	b.looseFacts, b.anchors, b.spaced, b.spaces = looseFacts{}, anchors{}, nil, nil
+	b.looseFacts, b.smallPages, b.anchors, b.spaced, b.spaces = looseFacts{}, smallPages{}, anchors{}, nil, nil
 	b.undo, b.order = nil, nil
 	b.ends = [runEnds]runEnd{}
 	b.trust()
@@ -166,6 +167,15 @@ func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {
 		}
 	}
 	put := func(old crdt.Meta) crdt.Meta { return op.Put(old, seq) }
+	if op.Small > 0 {
+		b.storeSmall(op, handles, put)
+		return
+	}
+	if b.smallPages.any() && op.PerPage > 0 {
+		for _, h := range handles {
+			b.unsmall(h)
+		}
+	}
 	if op.PerPage == 0 {
 		for _, h := range handles {
 			b.touch(h, put)
@@ -227,6 +237,9 @@ func (b *blocks) place(parent radix.Key, perPage int, keys []radix.Key, handles 
 		} else {
 			b.sum.Linked++
 			b.known(f.Handle)
+			if b.smallPages.any() {
+				b.arrived(f.Handle, key)
+			}
 			if l, ok := b.loose[f.Handle]; ok {
 				old = l.meta
 				b.dropLoose(f.Handle)
@@ -263,6 +276,10 @@ func (b *blocks) change(handle uint64, old, now crdt.Meta) crdt.Meta {
 // touch changes a handle's meta wherever the fact is; a handle nobody knows
 // becomes a bare fact.
 func (b *blocks) touch(h uint64, put func(crdt.Meta) crdt.Meta) {
+	if b.removeSmall(h, put) {
+		b.settleSmall()
+		return
+	}
 	if _, ok := b.x.tree.Get(b.holder, h); ok {
 		b.retouch(h, put)
 		return
@@ -311,6 +328,16 @@ func (b *blocks) remove(op *crdt.Op, above bool) {
 		}
 	}
 	drop := func(old crdt.Meta) crdt.Meta { return old.Remove(op.Mode, op.Tier) }
+	if b.smallPages.any() {
+		others := handles[:0]
+		for _, h := range handles {
+			if !b.removeSmall(h, drop) {
+				others = append(others, h)
+			}
+		}
+		handles = others
+		b.settleSmall()
+	}
 	if len(b.loose) > 0 {
 		linked := handles[:0]
 		for _, h := range handles {
@@ -345,7 +372,8 @@ func (b *blocks) Show() {
 // tell lets readers know how much there is, if they see it.
 func (b *blocks) tell() {
 	if b.ref.shows(b.holder) {
-		b.ref.blocks.Store(int64(b.sum.Count) * int64(b.perPage))
+		small := int64(b.smallPages.tokens / b.x.grid)
+		b.ref.blocks.Store((int64(b.sum.Count)-int64(b.smallPages.held))*int64(b.perPage) + small)
 	}
 }
 
@@ -355,6 +383,6 @@ func (b *blocks) Drop() {
 		b.ref.flags.Store(0)
 		b.ref.blocks.Store(0)
 	}
-	b.looseFacts, b.anchors, b.doubt = looseFacts{}, anchors{}, doubt{}
+	b.looseFacts, b.smallPages, b.anchors, b.doubt = looseFacts{}, smallPages{}, anchors{}, doubt{}
 	b.x.drop(b.holder)
 }

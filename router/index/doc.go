@@ -23,4 +23,6 @@
 // I8: keys learned from answers, hints and other peers never change a fact,
 // only where it hangs, and only of a fact that has no key; no digest of facts
 // sees them.
+// I9: a grid block made of smaller pages is in the tree exactly while all of
+// them are present and their chain is known from a root; it is no fact.
 package index

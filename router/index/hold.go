@@ -62,7 +62,7 @@ func (x *Index) settled(id crdt.StreamID) *crdt.Stream {
 
 // unfinished reports whether work on the store's stream was put off.
 func (b *blocks) unfinished(s *crdt.Stream) bool {
-	return s.Unsettled() != nil || b.counting || len(b.todo) > 0
+	return s.Unsettled() != nil || b.counting || len(b.todo)+len(b.smallPages.look) > 0
 }
 
 // step does a piece of what was put off and reports whether there is more.
@@ -72,6 +72,8 @@ func (x *Index) step(s *crdt.Stream, b *blocks) (more bool) {
 	switch {
 	case len(b.todo) > 0:
 		b.links()
+	case len(b.smallPages.look) > 0:
+		b.lookSmall()
 	case s.Unsettled() != nil:
 		s.Step(x.hold)
 	default:
@@ -212,7 +214,7 @@ func (x *Index) prefetch(b *blocks, slots []crdt.Slot) {
 			continue
 		}
 		x.tree.Prefetch(b.holder, op.Handles.At(0))
-		if op.Hashes.Len() == 0 {
+		if op.Hashes.Len() == 0 || op.Small > 0 {
 			continue
 		}
 		parent := radix.Key(op.Root)

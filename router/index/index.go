@@ -12,6 +12,7 @@ import (
 // Config is what an Index needs.
 type Config struct {
 	Hasher      *radix.Hasher
+	Grid        int // tokens of a grid block; default 16
 	RingBytes   int // recent slots kept for other peers, all streams together
 	Predictions int // K: predicted blocks kept per (replica, namespace)
 }
@@ -20,6 +21,7 @@ type Config struct {
 // a time under mu, readers without a lock.
 type Index struct {
 	hasher  *radix.Hasher
+	grid    int
 	tree    *radix.Tree // confirmed facts
 	guesses *radix.Tree // predicted blocks
 	readers sync.Pool
@@ -43,8 +45,11 @@ type Index struct {
 
 // New makes an empty index.
 func New(cfg Config) *Index {
+	if cfg.Grid < 1 {
+		cfg.Grid = 16
+	}
 	x := &Index{
-		hasher: cfg.Hasher, tree: radix.NewTree(radix.TreeConfig{}), guesses: radix.NewTree(radix.TreeConfig{}),
+		hasher: cfg.Hasher, grid: cfg.Grid, tree: radix.NewTree(radix.TreeConfig{}), guesses: radix.NewTree(radix.TreeConfig{}),
 		ring: crdt.NewRing(cfg.RingBytes), streams: map[crdt.StreamID]*crdt.Stream{}, refs: map[crdt.StreamID]*Ref{}, hold: foldFacts,
 	}
 	x.guess = newGuesses(x, cfg.Predictions)

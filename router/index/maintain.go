@@ -65,6 +65,7 @@ func (x *Index) Stats() (s Stats) {
 				s.Facts += int(b.sum.Count)
 				s.Suspect += b.suspects
 				s.Loose += len(b.list)
+				s.Bytes += b.smallPages.bytes()
 			}
 			if st.Quarantined() {
 				s.Quarantined++

@@ -14,6 +14,7 @@ type saved struct {
 	keys   []radix.Key
 	// loose facts
 	loose *loose
+	small *savedSmall
 	space spaced
 }
 
@@ -32,6 +33,10 @@ func (b *blocks) save(h uint64) {
 // state copies everything known of one handle.
 func (b *blocks) state(h uint64) *saved {
 	s := &saved{space: b.spaced[h]}
+	if i, ok := b.smallPages.present(h); ok {
+		s.exists, s.meta, s.small = true, b.smallPages.rec(i).meta, b.placeOf(i)
+		return s
+	}
 	if l, ok := b.loose[h]; ok {
 		s.exists, s.meta = true, l.meta
 		s.loose = &loose{parent: l.parent, hashes: append([]uint64(nil), l.hashes...), meta: l.meta}
@@ -65,6 +70,15 @@ func (b *blocks) Rewind(max int) (done int) {
 func (b *blocks) Settle() { b.undo, b.order = nil, nil }
 
 func (b *blocks) restore(h uint64, s *saved) {
+	if s.small != nil {
+		b.restoreSmall(h, s)
+		return
+	}
+	if !s.exists && b.removeSmall(h, func(crdt.Meta) crdt.Meta { return 0 }) {
+		b.settleSmall()
+		return
+	}
+	b.unsmall(h)
 	_, linked := b.x.tree.Get(b.holder, h)
 	was := func(crdt.Meta) crdt.Meta { return s.meta }
 	if s.exists {

@@ -16,21 +16,28 @@ func (b *blocks) Scan(dst *crdt.Rows, cursor uint64, max int) (next uint64) {
 		if next != 0 {
 			return next
 		}
-		if len(b.list)+len(b.order) == 0 {
+		if b.others() == 0 {
 			return 0
 		}
 		return scanRest
 	}
-	from := int(cursor &^ scanRest)
-	to := min(from+max, len(b.list)+len(b.order))
+	from, small := int(cursor&^scanRest), b.smallPages.used
+	to := min(from+max, b.others())
+	b.scanSmall(dst, min(from, small), min(to, small))
 	for i := from; i < to; i++ {
-		b.scanOther(dst, i)
+		if i >= small {
+			b.scanOther(dst, i-small)
+		}
 	}
-	if to == len(b.list)+len(b.order) {
+	if to == b.others() {
 		return 0
 	}
 	return scanRest | uint64(to)
 }
+
+// others is how much a scan looks at that is not in the tree: records of small
+// pages, loose facts and what the overlay touched.
+func (b *blocks) others() int { return b.smallPages.used + len(b.list) + len(b.order) }
 
 // scanOther appends base fact i of those that may not be in the tree now:
 // first the loose ones, then what the overlay touched.
@@ -51,14 +58,16 @@ func (b *blocks) scanOther(dst *crdt.Rows, i int) {
 // scanRun appends the pages of one tree run that are as they were at the
 // floor; the others come from the rest list.
 func (b *blocks) scanRun(dst *crdt.Rows, run radix.Run) {
-	if len(b.undo) == 0 && len(b.spaced) == 0 {
+	if len(b.undo) == 0 && len(b.spaced) == 0 && !b.smallPages.any() {
 		appendLinked(dst, 0, run.Parent, run.PerPage, run.Handles, run.Metas, run.Keys)
 		return
 	}
 	parent := run.Parent
 	for i, h := range run.Handles {
 		keys := run.Keys[i*run.PerPage : (i+1)*run.PerPage]
-		if _, touched := b.undo[h]; !touched {
+		_, touched := b.undo[h]
+		_, small := b.smallPages.present(h) // then the block is worked out, no fact
+		if !touched && !small {
 			s := b.spaced[h]
 			handle := h
 			if s.space != 0 {
@@ -87,6 +96,10 @@ func (b *blocks) emit(dst *crdt.Rows, h uint64, s *saved) {
 	if s.space.space != 0 {
 		handle = s.space.base
 	}
+	if s.small != nil {
+		b.appendSmall(dst, handle, s.space.space, s.meta, s.small)
+		return
+	}
 	if s.loose == nil {
 		appendLinked(dst, s.space.space, s.parent, len(s.keys), []uint64{handle}, []radix.Meta{radix.Meta(s.meta)}, s.keys)
 		return
@@ -106,7 +119,8 @@ func (b *blocks) Load(rows *crdt.Rows) {
 	b.x.held += len(rows.Handle)
 	page, value := 0, 0
 	for _, run := range rows.Runs {
-		handles := rows.Handle[page : page+run.Pages]
+		base := rows.Handle[page : page+run.Pages]
+		handles := base
 		if run.Space != 0 {
 			handles = b.effectives(handles, run.Space)
 		}
@@ -114,6 +128,10 @@ func (b *blocks) Load(rows *crdt.Rows) {
 		values := rows.Value[value : value+run.Pages*run.PerPage]
 		page += run.Pages
 		value += run.Pages * run.PerPage
+		if run.Small > 0 {
+			b.loadSmall(run, base, handles, metas, values)
+			continue
+		}
 		if run.Linked && run.PerPage > 0 {
 			b.loadLinked(run, handles, metas, values)
 			continue

@@ -22,6 +22,7 @@ type doubt struct {
 	counting bool                // the facts are being counted; nothing changes meanwhile
 	cursor   uint64              // of the count
 	loosely  int                 // loose facts still to count
+	smally   int                 // records of small pages still to count
 }
 
 // suspect reports whether a fact is.
@@ -55,7 +56,7 @@ func (b *blocks) notice(void uint64, nowMs int64) {
 	if void <= b.noticed {
 		return
 	}
-	b.doubt = doubt{void: void, noticed: void, lostAt: nowMs, counting: true, loosely: len(b.list)}
+	b.doubt = doubt{void: void, noticed: void, lostAt: nowMs, counting: true, loosely: len(b.list), smally: b.smallPages.used}
 	b.mark()
 }
 
@@ -93,9 +94,18 @@ func (b *blocks) count(max int) {
 		}
 		return
 	}
+	if b.smally > 0 {
+		for ; b.smally > 0 && max > 0; max-- {
+			b.smally--
+			if p := b.smallPages.rec(uint32(b.smally)); b.suspect(p.handle, p.meta) {
+				b.suspects++
+			}
+		}
+		return
+	}
 	b.cursor = b.x.tree.Runs(b.holder, b.cursor, max, func(run radix.Run) {
 		for i, h := range run.Handles {
-			if b.suspect(h, crdt.Meta(run.Metas[i])) {
+			if _, small := b.smallPages.present(h); !small && b.suspect(h, crdt.Meta(run.Metas[i])) {
 				b.suspects++
 			}
 		}

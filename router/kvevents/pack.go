@@ -103,43 +103,76 @@ func (p *Packer) store(e *Event, count *Packed) {
 		Group: e.Group, Main: describesPrefix(e.Kind),
 	}
 	if op.Main && len(e.Tokens) > 0 {
-		if e.BlockSize%p.cfg.Grid != 0 || e.BlockSize/p.cfg.Grid > crdt.MaxPerPage {
+		switch {
+		case !p.cfg.Fits(e.BlockSize):
 			if count.Misfits == 0 {
 				count.Misfit = e.BlockSize
 			}
 			count.Misfits++
 			return
+		case e.BlockSize < p.cfg.Grid:
+			op.Small, op.PerPage = e.BlockSize, crdt.SmallWords(e.BlockSize)
+		default:
+			op.PerPage = e.BlockSize / p.cfg.Grid
 		}
 		count.Fits++
-		op.PerPage = e.BlockSize / p.cfg.Grid
 		op.HasParent, op.Parent = e.HasParent, e.Parent
 		if !e.HasParent {
 			op.Root = uint64(Root(p.cfg.Hasher, e.Lora, e.Salt))
 		}
 	}
 	op.Reuse = p.cfg.Engine == VLLM && e.mayReport()
-	p.builder.Store(op, e.Hashes, p.hash(e, op.PerPage))
+	words := p.words[:0]
+	switch {
+	case op.Small > 0:
+		words = p.hide(words, e)
+	case op.PerPage > 0:
+		words = p.hash(words, e, op.PerPage)
+	}
+	p.words = words
+	p.builder.Store(op, e.Hashes, words)
 	count.Stored += len(e.Hashes)
 }
 
-// hash makes the token hashes of a run. What tells a page apart beyond its
-// tokens is folded into the page's first hash: all keys behind it follow.
-func (p *Packer) hash(e *Event, perPage int) []uint64 {
-	p.words = p.words[:0]
-	if perPage == 0 {
-		return nil
+// hide appends the tokens of a run of pages that are shorter than a grid block,
+// two a word and masked: such words travel between peers, as token hashes do,
+// and tell nobody the text who has not the mesh's secret. What tells a page
+// apart beyond its tokens stands in place of its first token, as an id that no
+// engine has: such blocks never match text.
+func (p *Packer) hide(words []uint64, e *Event) []uint64 {
+	n := e.BlockSize
+	for i, h := range e.Hashes {
+		from := len(words)
+		for j, t := range e.Tokens[i*n : (i+1)*n] {
+			if j == 0 && i < len(e.Extra) && len(e.Extra[i]) > 0 {
+				t = uint32(p.cfg.Hasher.Extra(radix.TokenHash(t), e.Extra[i])) | 1<<31
+			}
+			if j%2 == 0 {
+				words = append(words, 0)
+			}
+			words[len(words)-1] |= uint64(t) << (32 * (j % 2))
+		}
+		for j := range words[from:] {
+			words[from+j] ^= p.cfg.Hasher.Mask(h, j)
+		}
 	}
+	return words
+}
+
+// hash appends the token hashes of a run. What tells a page apart beyond its
+// tokens is folded into the page's first hash: all keys behind it follow.
+func (p *Packer) hash(words []uint64, e *Event, perPage int) []uint64 {
 	p.hashes = p.cfg.Hasher.AppendHashes(p.hashes[:0], p.cfg.Grid, e.Tokens)
 	for _, t := range p.hashes {
-		p.words = append(p.words, uint64(t))
+		words = append(words, uint64(t))
 	}
 	for i, extra := range e.Extra {
 		if len(extra) > 0 {
 			at := i * perPage
-			p.words[at] = uint64(p.cfg.Hasher.Extra(radix.TokenHash(p.words[at]), extra))
+			words[at] = uint64(p.cfg.Hasher.Extra(radix.TokenHash(words[at]), extra))
 		}
 	}
-	return p.words
+	return words
 }
 
 // remove appends one removal, on every tier where the event names none.
@@ -171,6 +204,21 @@ func (p *Packer) space(e *Event) uint64 {
 	return Space(p.cfg.Hasher, e.Lora, e.Salt)
 }
 
+// maxSmallGrid is the largest grid whose blocks may be made of smaller pages.
+const maxSmallGrid = 128
+
+// Fits reports whether pages of so many tokens make up grid blocks, or are made
+// up of them.
+func (c *PackConfig) Fits(blockSize int) bool {
+	switch {
+	case blockSize < 1 || c.Grid < 1:
+		return false
+	case blockSize < c.Grid:
+		return c.Grid%blockSize == 0 && blockSize <= crdt.MaxSmall && c.Grid <= maxSmallGrid
+	}
+	return blockSize%c.Grid == 0 && blockSize/c.Grid <= crdt.MaxPerPage
+}
+
 // Cure says in plain words what is wrong with a block size and what to do.
 func (c *PackConfig) Cure(blockSize int) string {
 	if blockSize%c.Grid == 0 {
@@ -178,7 +226,7 @@ func (c *PackConfig) Cure(blockSize int) string {
 			"its events cannot be used and this replica runs on predictions; start the engine with shorter blocks or the mesh with a larger grid",
 			blockSize, crdt.MaxPerPage, c.Grid)
 	}
-	return fmt.Sprintf("the engine's blocks of %d tokens are no multiple of the mesh's grid of %d: "+
-		"its events cannot be used and this replica runs on predictions; start the engine with %s %d (or a multiple of it)",
+	return fmt.Sprintf("the engine's blocks of %d tokens neither divide the mesh's grid of %d nor are a multiple of it: "+
+		"its events cannot be used and this replica runs on predictions; start the engine with %s %d (or a multiple of it up to 16 times)",
 		blockSize, c.Grid, c.Engine.pageFlag(), c.Grid)
 }

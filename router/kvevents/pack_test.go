@@ -164,12 +164,12 @@ func TestPackRemovals(t *testing.T) {
 }
 
 func TestPackMisfit(t *testing.T) {
-	s, n := packOne(t, SGLang, 16, encodeRuns(1, run{first: 1, blocks: 4, size: 1}))
-	if len(opsOf(t, s)) != 0 || n.Misfits != 1 || n.Misfit != 1 || n.Fits != 0 {
+	s, n := packOne(t, SGLang, 16, encodeRuns(1, run{first: 1, blocks: 4, size: 24}))
+	if len(opsOf(t, s)) != 0 || n.Misfits != 1 || n.Misfit != 24 || n.Fits != 0 {
 		t.Fatalf("%+v", n)
 	}
 	cfg := PackConfig{Engine: SGLang, Grid: 16}
-	if c := cfg.Cure(1); !strings.Contains(c, "--page-size 16") {
+	if c := cfg.Cure(24); !strings.Contains(c, "--page-size 16") {
 		t.Fatalf("no cure in %q", c)
 	}
 }

@@ -348,7 +348,7 @@ func TestSubscriberNamesTheCureForUnusableEvents(t *testing.T) {
 	runUntilEnd(t, s.Run)
 	e.ready(t)
 	for i := range uint64(20) {
-		e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, i), encodeRuns(5+float64(i), run{first: 1 + i, blocks: 1, size: 1}))
+		e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, i), encodeRuns(5+float64(i), run{first: 1 + i, blocks: 1, size: 24}))
 	}
 	waitFor(t, func() string { return s.Status().State }, "unusable")
 	waitFor(t, func() string { return fmt.Sprint(s.Status().Counters.Unapplied) }, fmt.Sprint(20-misfitsToJudge+1)) // counted last
