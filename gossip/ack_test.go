@@ -35,6 +35,7 @@ func (w *watcher) Vitals() map[crdt.PeerID]crdt.Vitals                  { return
 func (w *watcher) Intents() map[crdt.StreamID]crdt.Intent               { return nil }
 func (w *watcher) PredictionSums(int64) []crdt.PredictionSum            { return nil }
 func (w *watcher) DropLoads(crdt.PeerID)                                {}
+func (w *watcher) JoinLoads(crdt.PeerID, []crdt.LoadEntry)              {}
 
 // lone makes a core with one peer connected by conns 1 (fast) and 2 (bulk).
 func lone(t *testing.T, w *watcher) *Core {

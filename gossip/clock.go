@@ -79,5 +79,6 @@ func (c *Core) clockOf(cn *conn, sent int64) {
 // ms.
 func (cn *conn) delay(now int64) int64 { return cn.offset.Age(cn.clock, now) }
 
-// viewAge is how old what this peer knows of p is, ms.
-func (c *Core) viewAge(p *peer) int64 { return max(0, c.now-p.viewAt) }
+// viewAge is how old what this peer knows of p is, ms. Silence that p announced
+// is no age: while p has nothing to tell, what is known of it is all there is.
+func (c *Core) viewAge(p *peer) int64 { return max(0, c.now-p.viewAt-p.grace) }

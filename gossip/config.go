@@ -10,7 +10,7 @@ import (
 // Version is the protocol version this code speaks; MinVersion the oldest it
 // still understands.
 const (
-	Version    = 2
+	Version    = 3
 	MinVersion = 1
 )
 

@@ -1,6 +1,10 @@
 package gossip
 
-import "github.com/banyan-llm/banyan/crdt"
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
 
 // conn is one connection. Its peer is known once its hello came.
 type conn struct {
@@ -143,7 +147,7 @@ func (c *Core) planDial(p *peer, class Class) {
 	}
 	wait := int64(0)
 	if !c.cfg.Self.Less(p.id) {
-		wait = dialLaterMs
+		wait = max(dialLaterMs, int64(len(c.order))*dialEachMs)
 	}
 	if n := p.tries[class]; n > 0 {
 		wait = max(wait, c.jitter(min(int64(dialMs)<<min(n, 8), maxDialMs)))
@@ -152,24 +156,49 @@ func (c *Core) planDial(p *peer, class Class) {
 	c.wake(p.dialAt[class])
 }
 
-// dials asks for the connections that are due and not under way.
+// dials asks for the connections that are due and not under way. The peers with
+// larger ids come first, from the own id on, so that a mesh that starts at once
+// does not call on the same peer first. First dials are paced: handshakes that
+// all begin together end together, and in a large mesh too late.
 func (c *Core) dials() {
-	for _, p := range c.order {
+	i, _ := slices.BinarySearchFunc(c.order, c.cfg.Self, func(p *peer, self crdt.PeerID) int { return slices.Compare(p.id[:], self[:]) })
+	free := dialsAtOnce - c.dialsUnderWay()
+	for _, p := range slices.Concat(c.order[i:], c.order[:i]) {
 		for i, at := range p.dialAt {
 			class := Class(i)
 			if at == 0 || p.conns[class] != nil {
 				continue
 			}
 			if at <= c.now {
+				if p.tries[class] == 0 && free <= 0 {
+					continue // its turn comes when another's connection stands, or is late
+				}
 				if !c.dialing(p, class) {
 					c.emit(Dial{Peer: p.id, Class: class})
 				}
+				if p.tries[class] == 0 {
+					free--
+				}
 				p.tries[class]++
+				p.dialed[class] = c.now
 				c.planDial(p, class)
 			}
 			c.wake(p.dialAt[class])
 		}
 	}
+}
+
+// dialsUnderWay counts the first dials that may still become connections.
+func (c *Core) dialsUnderWay() (n int) {
+	for _, p := range c.order {
+		for class, at := range p.dialed {
+			if late := at + dialSlowMs; p.tries[class] == 1 && p.conns[class] == nil && c.now < late {
+				n++
+				c.wake(late)
+			}
+		}
+	}
+	return n
 }
 
 // dialing reports whether a connection that may become p's waits for its hello.
@@ -197,6 +226,7 @@ func (c *Core) attach(cn *conn, p *peer) bool {
 	}
 	p.dialAt[cn.class] = 0
 	p.reachedAt = c.now
+	c.wake(c.now) // it is another's turn to be dialed
 	if cn.early == p {
 		c.applied(cn, 1)
 	}

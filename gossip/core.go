@@ -50,6 +50,7 @@ type Core struct {
 	loadSent     int64
 	loads        []crdt.LoadEntry // scratch
 	heartbeatDue int64
+	quiet        []*peer // scratch
 	digestDue    int64
 	predictDue   int64
 	scratch      []byte

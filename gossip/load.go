@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
 )
@@ -9,11 +10,12 @@ import (
 const loadsPerFrame = 4096
 
 // loadChanged plans a load frame: a dispatch goes at once unless one went
-// within the last ms, anything else within 10 ms.
+// within the last ms, anything else within 10 ms; in a mesh of more than 16
+// peers both wait longer, so that frames to all stay as few as 15 peers get.
 func (c *Core) loadChanged(urgent bool) {
-	due := c.now + dirtyMs
+	due := c.now + dirtyMs*c.crowd()
 	if urgent {
-		due = max(c.now, c.loadSent+urgentMs)
+		due = max(c.now, c.loadSent+urgentMs*c.crowd())
 	}
 	if c.loadDue == 0 || due < c.loadDue {
 		c.loadDue = due
@@ -25,20 +27,19 @@ func (c *Core) loadChanged(urgent bool) {
 	c.wake(c.loadDue)
 }
 
-// flushLoads sends what is dirty to all; without anything it is the heartbeat.
+// flushLoads sends what is dirty to all.
 func (c *Core) flushLoads() {
 	c.loadDue, c.loadSent = 0, c.now
-	c.heartbeatDue = c.now + heartbeatMs
-	c.wake(c.heartbeatDue)
 	c.loads = c.state.OwnLoads(c.loads[:0], true)
-	loads := c.loads
-	for first := true; first || len(loads) > 0; first = false {
-		n := min(len(loads), loadsPerFrame)
-		body := crdt.AppendLoads(append(c.newBody(64*n), 0), loads[:n])
+	if len(c.loads) > 0 { // all hear from this peer now
+		c.heartbeatDue = c.now + heartbeatMs
+		c.wake(c.heartbeatDue)
+	}
+	for loads := range slices.Chunk(c.loads, loadsPerFrame) {
+		body := crdt.AppendLoads(append(c.newBody(64*len(loads)), 0), loads)
 		for _, p := range c.order {
 			c.sendLoads(p, body)
 		}
-		loads = loads[n:]
 	}
 }
 

@@ -14,6 +14,7 @@ type peer struct {
 
 	conns  [Classes]*conn
 	dialAt [Classes]int64 // when the next Dial is due, 0 never
+	dialed [Classes]int64 // when the last one was asked for
 	tries  [Classes]int   // dials since a connection last stood for a while
 
 	owed    map[crdt.StreamID]*owed // what this peer is still to be sent
@@ -27,6 +28,8 @@ type peer struct {
 	inDigest  bool // a digest of several frames is coming
 	digestAt  int64
 	viewAt    int64 // own time as of which its latest fast frame tells
+	grace     int64 // ms by which its silence may pass heartbeatMs, by its own word
+	spokeAt   int64 // when it was last sent a frame on the fast connection
 	reachedAt int64 // when both connections last stood or membership brought it up
 	needFull  bool  // load frames were left out: the whole table must follow
 

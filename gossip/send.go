@@ -56,6 +56,9 @@ func (c *Core) sendFrame(cn *conn, k, as kind, body []byte, held sentFrame) {
 	}
 	if cn.peer != nil {
 		count(&cn.peer.out[as], len(data))
+		if cn.class == Fast {
+			cn.peer.spokeAt = c.now
+		}
 	}
 	count(&c.out[as], len(data))
 	c.emit(Send{Conn: cn.id, Kind: as.String(), Data: data})
@@ -269,7 +272,7 @@ func (c *Core) sendAck(p *peer, fast *conn) {
 	n := len(b)
 	b = append(b, 0)
 	for _, cn := range p.conns {
-		if cn == nil || cn.got == cn.acked {
+		if cn == nil || cn.ackDue == 0 || cn.got == cn.acked {
 			continue
 		}
 		b[n]++
@@ -277,11 +280,13 @@ func (c *Core) sendAck(p *peer, fast *conn) {
 		b = binary.LittleEndian.AppendUint64(b, cn.got)
 		cn.acked, cn.ackDue, cn.pending = cn.got, 0, 0
 	}
-	c.send(fast, kindAck, b, sentFrame{})
+	c.send(fast, kindAck, binary.AppendUvarint(b, uint64(c.pause())), sentFrame{})
 }
 
-// ackFrame moves the cursors of what the peer has applied.
+// ackFrame moves the cursors of what the peer has applied. Acks are heartbeats
+// too.
 func (c *Core) ackFrame(cn *conn, r *reader) error {
+	c.state.JoinLoads(cn.peer.id, nil)
 	for range r.u8() {
 		link, number := Conn(r.u64()), r.u64()
 		if r.err != nil {
@@ -298,6 +303,9 @@ func (c *Core) ackFrame(cn *conn, r *reader) error {
 			return fmt.Errorf("ack of frame %d, sent %d", number, of.sent)
 		}
 		c.applied(of, number)
+	}
+	if r.err == nil && len(r.b) > 0 && cn.version >= quietVersion {
+		cn.peer.grace = max(0, min(int64(r.uvarint()), maxSilenceMs)-heartbeatMs)
 	}
 	return r.err
 }

@@ -12,8 +12,11 @@ func (c *Core) timers() {
 	if c.pushDue != 0 && c.pushDue <= c.now {
 		c.pushAll()
 	}
-	if c.loadDue != 0 && c.loadDue <= c.now || c.heartbeatDue <= c.now {
+	if c.loadDue != 0 && c.loadDue <= c.now {
 		c.flushLoads()
+	}
+	if c.heartbeatDue <= c.now {
+		c.heartbeat()
 	}
 	if c.clockDue <= c.now {
 		c.judgeClock()

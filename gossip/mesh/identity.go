@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/sha256"
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -55,6 +57,10 @@ func (none) expires() time.Time                    { return forever }
 type ringIdentity struct {
 	ring *memberlist.Keyring
 	last [sha256.Size]byte // of the ring when refresh was last called; its caller's
+
+	mu   sync.Mutex // guards below
+	key  []byte     // the primary one that cert was derived from
+	cert tls.Certificate
 }
 
 func (r *ringIdentity) expires() time.Time { return forever }
@@ -69,14 +75,9 @@ func (r *ringIdentity) refresh() (changed bool, err error) {
 	return changed, nil
 }
 
-// configs derives anew for every handshake (about 0.1 ms): handshakes are rare
-// and the ring may have changed.
+// configs derives the certificate anew when the primary key changed.
 func (r *ringIdentity) configs() (client, server *tls.Config) {
-	cert, err := deriveCertificate(r.ring.GetPrimaryKey())
-	if err != nil {
-		// An invariant of our own: the ring holds valid keys only.
-		panic(fmt.Sprintf("invariant: derive certificate: %v", err))
-	}
+	cert := r.certificate(r.ring.GetPrimaryKey())
 	verify := func(s tls.ConnectionState) error {
 		if !r.trusts(s) {
 			return errStranger
@@ -84,6 +85,21 @@ func (r *ringIdentity) configs() (client, server *tls.Config) {
 		return nil
 	}
 	return tlsConfigs(cert, verify, verify)
+}
+
+// certificate is the certificate of a ring key.
+func (r *ringIdentity) certificate(key []byte) tls.Certificate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !bytes.Equal(r.key, key) {
+		cert, err := deriveCertificate(key)
+		if err != nil {
+			// An invariant of our own: the ring holds valid keys only.
+			panic(fmt.Sprintf("invariant: derive certificate: %v", err))
+		}
+		r.key, r.cert = bytes.Clone(key), cert
+	}
+	return r.cert
 }
 
 // trusts compares with the public key of every key in the ring, in constant

@@ -1,0 +1,64 @@
+package gossip
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+const (
+	// quietVersion is the first protocol version whose peers take an ack for a
+	// heartbeat and are told how long the next one may take.
+	quietVersion = 3
+	// beats is how many heartbeats go every heartbeatMs at least: in a mesh of up
+	// to 16 peers one to every other.
+	beats = 15
+	// maxSilenceMs bounds how long a peer may be silent towards another, and what
+	// one may announce: three such times pass before the connection is given up.
+	maxSilenceMs = 16 * heartbeatMs
+)
+
+// crowd is how many times the other peers make the beats of one heartbeatMs, at
+// least 1 and at most 16: what goes to all goes so much less often.
+func (c *Core) crowd() int64 {
+	return int64(min(max(1, (len(c.order)+beats-1)/beats), maxSilenceMs/heartbeatMs))
+}
+
+// pause is how long this peer may be silent towards another, ms.
+func (c *Core) pause() int64 { return c.crowd() * heartbeatMs }
+
+// heartbeat speaks to those who heard nothing from this peer for longest, so
+// that everybody hears something every pause.
+func (c *Core) heartbeat() {
+	c.heartbeatDue = c.now + heartbeatMs
+	c.wake(c.heartbeatDue)
+	c.quiet = c.quiet[:0]
+	for _, p := range c.order {
+		c.vouch(p)
+		switch fast := p.conns[Fast]; {
+		case fast == nil:
+		case fast.version < quietVersion:
+			c.sendLoads(p, crdt.AppendLoads(append(c.newBody(8), 0), nil))
+		default:
+			c.quiet = append(c.quiet, p)
+		}
+	}
+	slices.SortStableFunc(c.quiet, func(a, b *peer) int { return cmp.Compare(a.spokeAt, b.spokeAt) })
+	n := (len(c.quiet) + int(c.crowd()) - 1) / int(c.crowd())
+	for _, p := range c.quiet[:n] {
+		if fast := p.conns[Fast]; p.needFull && c.fastRoom(fast) {
+			c.sendFullLoads(p)
+		} else {
+			c.sendAck(p, fast)
+		}
+	}
+}
+
+// vouch says for a peer whose silence was announced that it is not silent: what
+// its requests weigh fades by what the state hears.
+func (c *Core) vouch(p *peer) {
+	if p.grace > 0 && c.viewAge(p) == 0 {
+		c.state.JoinLoads(p.id, nil)
+	}
+}
