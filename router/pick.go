@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -26,6 +25,7 @@ type prompt struct {
 	keys   token.Keys
 	single bool // the only prompt of its body: the engine's count of tokens is its
 	whole  bool // a prefill leg failed: one replica is enough
+	blame  blame
 }
 
 // ticket follows one try from its dispatch to its end.
@@ -41,6 +41,7 @@ type ticket struct {
 	policyName string
 	reason     policy.Reason
 	single     bool // of the prompt
+	blame      *blame
 
 	lead     *lead // the prefill side, nil if one replica does it all
 	prompt   *prompt
@@ -75,10 +76,11 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 		return nil, err
 	}
 	lora, err := p.candidates(s, call)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = p.pin(s, call)
 	}
-	if err := p.pin(s, call); err != nil {
+	if err != nil {
+		p.noOther(call)
 		return nil, err
 	}
 	pr, err := p.readPrompt(ctx, call, lora, s)
@@ -164,7 +166,7 @@ func (p *Peer) countIn(s *scratch, c *policy.Candidate, pr *prompt, d policy.Dec
 func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
 	r := s.replicas[c.Index]
 	return &ticket{
-		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, at: now, matched: d.Matched, predicted: d.Predicted,
+		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, blame: &pr.blame, at: now, matched: d.Matched, predicted: d.Predicted,
 		confirmed: s.prompt.Blocks(c.Disk),
 	}
 }
@@ -225,17 +227,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 	if res.Lost {
 		return
 	}
-	if res.Err != nil && !res.ClientGone && !errors.Is(res.Err, proxy.ErrDeadline) {
-		guilty := t.replica
-		if t.lead != nil && t.lead.cut {
-			guilty = t.lead.replica
-		}
-		if p.fleet.Fail(guilty, now, res.Cause == proxy.CauseConnect, fleet.Cause(res.Err)) {
-			p.log.Warn("replica down", "replica", guilty.Name(), "reason", fleet.Cause(res.Err))
-		}
-	} else if res.Status > 0 && res.Status < 500 {
-		t.replica.OK(now)
-	}
+	p.judge(t, &res, now)
 	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 {
 		p.loads.LearnRun(t.cost.Replica, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
 	}

@@ -203,6 +203,7 @@ type Result struct {
 	Failed     bool          // the replica reported an error inside the stream
 	Answered   bool          // the client was given this try's answer, or a part of it
 	Retried    bool          // another try follows, if Pick has a target
+	NoBudget   bool          // another try would follow, but for the budget of retries
 	Lost       bool          // another try of the same request began to answer first
 }
 

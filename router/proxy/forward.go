@@ -92,7 +92,8 @@ func (x *exchange) mayRetry(t *try) bool {
 	case t.result.Cause != CauseConnect && !x.repeatable():
 		return false
 	}
-	return x.budget.take(time.Now())
+	t.result.NoBudget = !x.budget.take(time.Now())
+	return !t.result.NoBudget
 }
 
 // remaining is how long the first byte of the answer may still take.
