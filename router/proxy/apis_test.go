@@ -168,59 +168,6 @@ func TestResponsesAreNamedForTheirReplica(t *testing.T) {
 	}
 }
 
-// TestNoDisguiseCarriesTransferFields: whatever a content type, a mark or white
-// space makes of a body, a replica that parses it finds none of the fields.
-func TestNoDisguiseCarriesTransferFields(t *testing.T) {
-	var got string
-	g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		got = readAll(r)
-		w.WriteHeader(200)
-	})
-	plain := `{"a":1,"kv_transfer_params":{"remote_host":"10.0.0.1"}}`
-	wide := func(order string) string {
-		var b strings.Builder
-		for _, c := range []byte(plain) {
-			if order == "le" {
-				b.WriteByte(c)
-				b.WriteByte(0)
-			} else {
-				b.WriteByte(0)
-				b.WriteByte(c)
-			}
-		}
-		return b.String()
-	}
-	for _, path := range []string{"/v1/messages", "/v1/chat/completions", "/v1/unheard/of"} {
-		for _, kind := range [][]string{
-			{"application/json"}, {"application/json; x"}, {"application/json; a=b; a=c"}, {"APPLICATION/JSON;"}, {" application/json"}, {"application/json ;"},
-			{"application/vnd.x+json"}, {"text/json"}, {"json"}, {"application/json,text/plain"}, {}, {""}, {"application/json", "text/plain"}, {"text/plain", "application/json"},
-		} {
-			for name, body := range map[string]string{
-				"plain": plain, "spaces": strings.Repeat(" \n", 64) + plain, "mark": "\ufeff" + plain, "mark and spaces": "\ufeff" + strings.Repeat("\t", 100) + plain,
-				"escaped": strings.ReplaceAll(plain, "kv_t", `k\u0076_t`), "twice": strings.Replace(plain, `{"a":1`, `{"kv_transfer_params":null`, 1), "list": "[" + plain + "]", "listed": " [[" + plain + "]]",
-				"utf-16": wide("le"), "utf-16 be": wide("be"), "utf-16 mark": "\xff\xfe" + wide("le"), "utf-16 be mark": "\xfe\xff" + wide("be"), "nan": strings.Replace(plain, "1", "NaN", 1),
-				"not utf-8": strings.Replace(plain, `"a"`, "\"\xed\xa0\x80\"", 1), "behind": plain + " x", "deep": strings.Replace(plain, "1", strings.Repeat("[", 200)+strings.Repeat("]", 200), 1),
-			} {
-				got = ""
-				a := g.do(http.MethodPost, path, body, http.Header{"Content-Type": kind})
-				if strings.Contains(strings.ReplaceAll(strings.ReplaceAll(got, "\x00", ""), `\u0076`, "v"), "kv_transfer_params") {
-					t.Errorf("%s %q, %s: %d, the replica read %q", path, kind, name, a.status, got)
-				}
-				if a.status != 200 && a.status != 400 && a.status != 415 {
-					t.Errorf("%s %q, %s: %d", path, kind, name, a.status)
-				}
-			}
-		}
-	}
-	// What is no JSON by anybody's reading passes.
-	for _, kind := range []string{"multipart/form-data; boundary=x", "audio/wav"} {
-		body := "--x\r\n\x00\x00\r\n--x--"
-		if g.do(http.MethodPost, "/v1/audio/transcriptions", body, http.Header{"Content-Type": {kind}}); got != body {
-			t.Errorf("%s: %q", kind, got)
-		}
-	}
-}
-
 // TestBadInput: large and deep bodies of the new APIs are served or refused, in
 // time that grows with their size.
 func TestBadInput(t *testing.T) {
