@@ -17,8 +17,9 @@ const (
 // SlotVersion counts the forms and meanings that slots and facts had on the
 // wire. Peers of two versions would make different slots, or different facts, of
 // the same events: they refuse each other. 2: reports of reused blocks (Op.Reuse).
-// 3: pages shorter than a grid block (Op.Small).
-const SlotVersion = 3
+// 3: pages shorter than a grid block (Op.Small). 4: vLLM's cache groups apart, each
+// in a space of its own, and Checkpoint.
+const SlotVersion = 4
 
 // smallPage marks the byte of grid blocks a page as the tokens of a small one.
 const smallPage = 0x80

@@ -33,7 +33,7 @@ type Op struct {
 	AnySpace bool
 
 	// Store only. The run hangs below the handle Parent, or below the root key
-	// Root if HasParent is false. PerPage token hashes describe each handle;
+	// Root if HasParent is false; a Root without PerPage is a Checkpoint. PerPage token hashes describe each handle;
 	// 0 means "same block, one more tier".
 	HasParent bool
 	Parent    uint64
@@ -82,6 +82,12 @@ func (op *Op) Put(old Meta, seq uint64) Meta {
 	}
 	return old.Store(op.Mode, op.Tier, seq)
 }
+
+// Checkpoint is the Root of a store of a cache group besides the main one. It
+// says what its blocks are needed for: so many of them, each of so many grid
+// blocks, up to the end of what a request reuses (1: the state of recurrent
+// layers there; more: a window). It is never 0.
+func Checkpoint(blocks, grid int) uint64 { return uint64(uint32(blocks)) | uint64(grid)<<32 }
 
 // Words is a packed little-endian column of 64-bit words.
 type Words []byte

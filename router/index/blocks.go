@@ -176,6 +176,10 @@ func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {
 			b.unsmall(h)
 		}
 	}
+	if op.PerPage == 0 && op.Root != 0 && !op.HasParent {
+		b.storeSide(handles, op.Root, put)
+		return
+	}
 	if op.PerPage == 0 {
 		for _, h := range handles {
 			b.touch(h, put)

@@ -21,7 +21,9 @@ func (x *Index) Unlinked(id crdt.StreamID, epoch uint64) (out []uint64) {
 		}
 		for range min(len(b.list), maxAsked) {
 			b.asked %= len(b.list)
-			out = append(out, b.list[b.asked])
+			if h := b.list[b.asked]; !b.loose[h].ofSide() {
+				out = append(out, h)
+			}
 			b.asked++
 		}
 	})

@@ -12,6 +12,7 @@ type looseFacts struct {
 	waiting map[uint64][]uint64 // parent handle -> handles of loose facts with hashes
 	todo    []known             // whose waiting ones are to be linked
 	heads   map[uint64][]uint64 // first token hash of a page -> handles of loose facts
+	sides   map[uint64]*side    // groups besides the main one, by space
 	asked   int                 // in list: whose keys other peers are asked for next
 }
 
@@ -67,7 +68,13 @@ func (b *blocks) looseAt(h uint64) *loose {
 // without hashes says nothing: it stays a bare fact.
 func (b *blocks) hang(h uint64, l *loose, parent uint64, hashes []uint64) {
 	b.unhang(l)
+	if l.ofSide() {
+		b.noteSide(h, l.parent, -1)
+	}
 	l.parent, l.hashes = parent, append(l.hashes[:0], hashes...)
+	if l.ofSide() {
+		b.noteSide(h, l.parent, 1)
+	}
 	if len(hashes) == 0 {
 		return
 	}
@@ -77,6 +84,15 @@ func (b *blocks) hang(h uint64, l *loose, parent uint64, hashes []uint64) {
 	l.wait, l.head = len(b.waiting[parent]), len(b.heads[hashes[0]])
 	b.waiting[parent] = append(b.waiting[parent], h)
 	b.heads[hashes[0]] = append(b.heads[hashes[0]], h)
+}
+
+// noteSide counts a fact of a side group, or takes it away.
+func (b *blocks) noteSide(h, checkpoint uint64, by int) {
+	groups := len(b.sides)
+	b.note(b.spaced[h].space, checkpoint, by)
+	if len(b.sides) != groups {
+		b.mark()
+	}
 }
 
 // unhang takes a fact out of waiting and heads. O(1).
@@ -113,6 +129,9 @@ func (b *blocks) dropLoose(h uint64) {
 		return
 	}
 	b.unhang(l)
+	if l.ofSide() {
+		b.noteSide(h, l.parent, -1)
+	}
 	last := b.list[len(b.list)-1]
 	b.list[l.at] = last
 	b.loose[last].at = l.at

@@ -65,6 +65,9 @@ func (x *Index) Stats() (s Stats) {
 				s.Facts += int(b.sum.Count)
 				s.Suspect += b.suspects
 				s.Loose += len(b.list)
+				for _, side := range b.sides {
+					s.Loose -= side.facts
+				}
 				s.Bytes += b.smallPages.bytes()
 			}
 			if st.Quarantined() {

@@ -64,6 +64,14 @@ const lookKeys = 1024
 // suspect, and how far facts go on behind what an answer told of.
 func (v *View) look(r *Ref, d *Depth) {
 	h := r.confirmed.Load()
+	if r.flags.Load()&flagHybrid != 0 {
+		for _, depth := range [...]*int{&d.GPU, &d.CPU, &d.Any} {
+			for done := false; !done; {
+				done = true // the facts may be others by now
+				v.x.closely(r, h, func(b *blocks) { *depth, done = b.reusable(v.keys, *depth) })
+			}
+		}
+	}
 	for i := 0; i < d.GPU && r.flags.Load()&flagSuspect != 0; i += lookKeys {
 		v.x.closely(r, h, func(b *blocks) { d.Suspect += b.doubtful(v.keys[i:min(d.GPU, i+lookKeys)]) })
 	}

@@ -23,6 +23,7 @@ type Ref struct {
 // Flags of a Ref.
 const (
 	flagSuspect  = 1 << iota // some facts are suspect
+	flagHybrid               // other cache groups say where a prefix can be reused
 	flagAnchored             // some facts hang below blocks that no event told of
 )
 

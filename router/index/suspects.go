@@ -78,6 +78,9 @@ func (b *blocks) mark() {
 	if len(b.anchored) > 0 {
 		flags |= flagAnchored
 	}
+	if len(b.sides) > 0 {
+		flags |= flagHybrid
+	}
 	b.ref.flags.Store(flags)
 }
 

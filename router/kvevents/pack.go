@@ -3,6 +3,7 @@ package kvevents
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/radix"
@@ -121,6 +122,11 @@ func (p *Packer) store(e *Event, count *Packed) {
 			op.Root = uint64(Root(p.cfg.Hasher, e.Lora, e.Salt))
 		}
 	}
+	if !op.Main {
+		if op.Root = p.checkpoint(e); op.Root != 0 {
+			op.Main = true
+		}
+	}
 	op.Reuse = p.cfg.Engine == VLLM && e.mayReport()
 	words := p.words[:0]
 	switch {
@@ -132,6 +138,27 @@ func (p *Packer) store(e *Event, count *Packed) {
 	p.words = words
 	p.builder.Store(op, e.Hashes, words)
 	count.Stored += len(e.Hashes)
+}
+
+// checkpoint says what the blocks of a group that does not describe the whole
+// prefix are needed for (crdt.Checkpoint); 0: of that kind nothing is made.
+// Recurrent layers need the state at the end of what is reused; a window needs
+// the blocks that the next token looks back to.
+func (p *Packer) checkpoint(e *Event) uint64 {
+	if p.cfg.Engine != VLLM || e.BlockSize < p.cfg.Grid || e.BlockSize%p.cfg.Grid != 0 {
+		return 0
+	}
+	blocks := 0
+	switch e.Kind {
+	case "mamba":
+		blocks = 1
+	case "sliding_window", "sliding_window_mla":
+		blocks = int(min(max(e.Window-1, 0)+int64(e.BlockSize)-1, 1<<30)) / e.BlockSize
+	}
+	if blocks < 1 {
+		return 0
+	}
+	return crdt.Checkpoint(blocks, e.BlockSize/p.cfg.Grid)
 }
 
 // hide appends the tokens of a run of pages that are shorter than a grid block,
@@ -196,12 +223,17 @@ func (p *Packer) remove(e *Event, count *Packed) {
 	p.builder.Remove(op, e.Hashes)
 }
 
-// space is the entry space of an event.
+// space is the entry space of an event. The blocks of vLLM's cache groups have
+// equal hashes where they end at the same token, and are stored and removed each
+// by itself; removals tell the group and not its kind.
 func (p *Packer) space(e *Event) uint64 {
-	if p.cfg.Engine != SGLang {
-		return 0
+	switch {
+	case p.cfg.Engine == SGLang:
+		return Space(p.cfg.Hasher, e.Lora, e.Salt)
+	case p.cfg.Engine == VLLM && e.Group != 0:
+		return uint64(p.cfg.Hasher.Root("group", strconv.Itoa(int(e.Group))))
 	}
-	return Space(p.cfg.Hasher, e.Lora, e.Salt)
+	return 0
 }
 
 // maxSmallGrid is the largest grid whose blocks may be made of smaller pages.
