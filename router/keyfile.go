@@ -129,6 +129,10 @@ func (list keys) find(bearer string) *key {
 
 // readBoundedFile reads a file of the operator's, at most limit bytes.
 func readBoundedFile(path string, limit int64) ([]byte, error) {
+	// A pipe or a device would be waited for, or never end.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

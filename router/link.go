@@ -55,11 +55,21 @@ func keyring(m MeshConfig) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mesh.keyring: %w", err)
 	}
+	var faults []error
+	number := 0
 	for line := range strings.Lines(string(data)) {
+		number++
 		line = strings.TrimSpace(line)
-		if line != "" && !strings.HasPrefix(line, "#") && line != m.Key {
-			keys = append(keys, line)
+		if line == "" || strings.HasPrefix(line, "#") || line == m.Key {
+			continue
 		}
+		if err := mesh.CheckKey(line); err != nil {
+			faults = append(faults, fmt.Errorf("mesh.keyring: %s line %d: %w; `banyan keygen` makes a key", m.Keyring, number, err))
+		}
+		keys = append(keys, line)
+	}
+	if faults != nil {
+		return nil, errors.Join(faults...)
 	}
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("mesh.keyring: %s holds no key", m.Keyring)

@@ -148,7 +148,7 @@ func (p *Peer) hashSecret() ([]byte, error) {
 		sum := sha256.Sum256([]byte("banyan hash secret\x00" + p.config().Mesh.Label))
 		return sum[:], nil
 	}
-	secret, err := os.ReadFile(p.config().Mesh.HashSecret)
+	secret, err := readBoundedFile(p.config().Mesh.HashSecret, 64<<10)
 	if err != nil {
 		return nil, fmt.Errorf("mesh.hash_secret: %w", err)
 	}

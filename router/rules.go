@@ -33,6 +33,23 @@ type ConfigError struct{ Faults error }
 func (e *ConfigError) Error() string { return e.Faults.Error() }
 func (e *ConfigError) Unwrap() error { return e.Faults }
 
+// Check finds every fault that a peer with this configuration would not start
+// with, or would not take up: settings, and the files they name. It opens no
+// socket. The error is a *ConfigError.
+func Check(cfg Config) error {
+	_, err := makeRules(&cfg, nil, time.Now())
+	return err
+}
+
+// FileFaults finds what is wrong with the files that a configuration names,
+// whatever is wrong with its settings. That one does not exist is a fault of the
+// settings (Validate).
+func FileFaults(cfg Config) error {
+	told, faults := cfg.withCredentials()
+	faults = append(faults, new(rules).readFiles(told, time.Now())...)
+	return errors.Join(slices.DeleteFunc(faults, func(err error) bool { return errors.Is(err, fs.ErrNotExist) })...)
+}
+
 // makeRules validates a configuration and reads every file it names. All faults
 // come back at once, each beginning with its key; nothing else happens.
 func makeRules(cfg *Config, more []string, now time.Time) (*rules, error) {
@@ -54,13 +71,36 @@ func makeRules(cfg *Config, more []string, now time.Time) (*rules, error) {
 	for _, err := range known {
 		fault(err)
 	}
-	var err error
 	if errs[0] == nil {
+		var err error
 		for _, name := range policy.Names() {
 			r.policies[name], err = policy.New(name, cfg.Routing)
 			note("routing", err)
 		}
 	}
+	for _, err := range r.readFiles(cfg, now) {
+		fault(err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &ConfigError{err}
+	}
+	return r, nil
+}
+
+// readFiles reads the keys and certificates that a configuration names, and
+// returns every fault, each beginning with its key.
+func (r *rules) readFiles(cfg *Config, now time.Time) (faults []error) {
+	fault := func(err error) {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	note := func(key string, err error) {
+		if err != nil {
+			fault(fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	var err error
 	if cfg.Auth.KeysFile != "" {
 		r.clients, err = readKeys(cfg.Auth.KeysFile, attrTenant)
 		note("auth.keys_file", err)
@@ -75,8 +115,5 @@ func makeRules(cfg *Config, more []string, now time.Time) (*rules, error) {
 	fault(err)
 	r.ring, err = keyring(cfg.Mesh)
 	fault(err)
-	if err := errors.Join(errs...); err != nil {
-		return nil, &ConfigError{err}
-	}
-	return r, nil
+	return faults
 }

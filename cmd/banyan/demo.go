@@ -37,6 +37,10 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return fmt.Errorf("find our own binary: %w", err)
 	}
 	report, err := demo.Run(ctx, cfg)
+	if err != nil && ctx.Err() != nil {
+		fmt.Fprintln(stderr, "stopped; nothing was judged")
+		return errCheck
+	}
 	if err != nil {
 		return err
 	}

@@ -135,10 +135,12 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 		errs = append(errs, noArguments(fs))
 	}
 	var lines map[string]int // of the keys whose values come from the file
+	unread := false
 	if l.path != "" {
 		var err error
 		lines, err = readFile(l.path, &l.cfg)
 		errs = append(errs, err)
+		unread = errors.Is(err, errUnread)
 	}
 	errs = append(errs, readEnv(environ, opts))
 	for _, o := range opts {
@@ -157,8 +159,13 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	if *open {
 		l.cfg.Admin.Insecure = true
 	}
-	errs = append(errs, withLines(l.cfg.Validate(), lines))
+	if !unread { // else what the file says would count as missing
+		errs = append(errs, withLines(l.cfg.Validate(), lines))
+	}
 	if err := errors.Join(errs...); err != nil {
+		if !unread { // what else would come up at the next start
+			err = errors.Join(err, router.FileFaults(l.cfg))
+		}
 		return l, usageError{err}
 	}
 	return l, nil
@@ -167,11 +174,19 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 // maxConfigBytes bounds the configuration's file.
 const maxConfigBytes = 4 << 20
 
+// errUnread says that nothing is known of what a configuration file says.
+var errUnread = errors.New("the file cannot be read")
+
+// unreadable is a fault of the file as a whole. It reads as err alone.
+type unreadable struct{ error }
+
+func (u unreadable) Unwrap() []error { return []error{u.error, errUnread} }
+
 // readFile reads the file into cfg and tells the lines of its keys.
 func readFile(path string, cfg *router.Config) (lines map[string]int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("--config: %w", err)
+		return nil, unreadable{fmt.Errorf("--config: %w", err)}
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
@@ -179,11 +194,11 @@ func readFile(path string, cfg *router.Config) (lines map[string]int, err error)
 		err = fmt.Errorf("%s is larger than %d bytes", path, maxConfigBytes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--config: %w", err)
+		return nil, unreadable{fmt.Errorf("--config: %w", err)}
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, unreadable{fmt.Errorf("%s: %w", path, err)}
 	}
 	if lines, err = keyFaults(&doc, reflect.TypeOf(cfg).Elem()); err != nil {
 		_ = yaml.Unmarshal(data, cfg) // what is right counts, so that no other fault is made up

@@ -38,6 +38,7 @@ var errCheck = errors.New("check failed")
 func commands() []command {
 	return []command{
 		{"serve", "--config banyan.yaml [flags]", "one router peer", serve},
+		{"validate", "FILE [flags]", "check a configuration and the files it names; starts nothing", validate},
 		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "the whole product on loopback, judged", runDemo},
 		{"replica", "[--listen ADDR --events ENDPOINT …]", "a stand-in inference replica", runReplica},
 		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "policies on a workload, in virtual time", runSim},
@@ -72,6 +73,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[0] == "help" {
 		args = []string{args[1], "--help"}
 	}
+	if len(args) > 0 && args[0] == "--version" {
+		args = []string{"version"}
+	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		usage(stdout)
 		if len(args) == 0 {
@@ -100,7 +104,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "banyan %s: %v\n", c.name, err)
 		return exitFailed
 	}
-	fmt.Fprintf(stderr, "banyan: no command %q\n\n", args[0])
+	names := map[string]bool{}
+	for _, c := range commands() {
+		names[c.name] = true
+	}
+	fmt.Fprintf(stderr, "banyan: no command %q%s\n\n", args[0], nearest(args[0], names, 1))
 	usage(stderr)
 	return exitUsage
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -45,6 +46,33 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	a := peer.Addresses()
 	fmt.Fprintf(stdout, "banyan peer %s http=%s admin=%s mesh=%s\n", a.Name, a.HTTP, a.Admin, a.Mesh)
 	return peer.Run(ctx)
+}
+
+// validate reads a configuration as serve would, and the files it names, and
+// says what is wrong with it without starting anything.
+func validate(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && strings.TrimLeft(args[0], "-") == "help" {
+		return parse(flagSet("validate", stderr), args)
+	}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		args = append([]string{"--config", args[0]}, args[1:]...)
+	}
+	l, err := loadConfig(args, os.Environ(), stderr)
+	switch {
+	case l.path == "":
+		return usageError{errors.New("name the configuration file: banyan validate banyan.yaml")}
+	case err != nil:
+		return err
+	}
+	var faults *router.ConfigError
+	switch err := router.Check(l.cfg); {
+	case errors.As(err, &faults):
+		return usageError{faults.Faults}
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(stdout, "%s is right\n", l.path)
+	return nil
 }
 
 // source reads the configuration anew, from the same flags, environment and

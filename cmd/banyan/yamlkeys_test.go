@@ -71,3 +71,66 @@ func TestConfigFileThatIsNoYAML(t *testing.T) {
 		}
 	}
 }
+
+// A file that is no YAML is one fault: what it meant to say is not missing.
+func TestAFileThatIsNoYAMLIsOneFault(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "banyan.yaml")
+	if err := os.WriteFile(file, []byte("mesh: {key: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(t.TempDir(), "none.yaml")} {
+		if _, err := loadConfig([]string{"--config", path}, nil, os.Stderr); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("want one fault: %v", err)
+		}
+	}
+}
+
+// validate says what serve would, starts nothing and ends with serve's exit
+// code.
+func TestValidate(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ring := write("ring", "# a comment\nnot a key\n")
+	for name, c := range map[string]struct {
+		text string
+		code int
+		says []string
+	}{
+		"right":   {"mesh: {insecure: true}\nreplicas: [{url: 'http://a:1'}]\n", exitOK, []string{"is right"}},
+		"wrong":   {"mesh: {insecure: true}\nhttp: {listn: 1}\n", exitUsage, []string{"http.listn: no such key"}},
+		"a file":  {"mesh: {keyring: " + ring + "}\npolicy: nosuch\n", exitUsage, []string{"ring line 2: not base64", "policy: "}},
+		"a pipe":  {"mesh: {insecure: true}\nauth: {keys_file: /dev/zero}\n", exitUsage, []string{"auth.keys_file: /dev/zero is no regular file"}},
+		"no such": {"", exitUsage, []string{"name the configuration file"}},
+	} {
+		args := []string{"validate"}
+		if c.text != "" {
+			args = append(args, write("banyan.yaml", c.text))
+		}
+		var out strings.Builder
+		if code := run(t.Context(), args, &out, &out); code != c.code {
+			t.Errorf("%s: exit code %d: %s", name, code, out.String())
+		}
+		for _, says := range c.says {
+			if !strings.Contains(out.String(), says) {
+				t.Errorf("%s: no %q in %s", name, says, out.String())
+			}
+		}
+	}
+}
+
+func TestCommandsThatAreMisspelt(t *testing.T) {
+	var out strings.Builder
+	if code := run(t.Context(), []string{"stat"}, &out, &out); code != exitUsage || !strings.Contains(out.String(), "did you mean status?") {
+		t.Errorf("exit code %d: %s", code, out.String())
+	}
+	out.Reset()
+	if code := run(t.Context(), []string{"--version"}, &out, &out); code != exitOK || out.String() != "banyan "+version+"\n" {
+		t.Errorf("exit code %d: %s", code, out.String())
+	}
+}

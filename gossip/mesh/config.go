@@ -179,17 +179,26 @@ func isAddress(s string, needPort bool) bool {
 	return err == nil && (host != "" || needPort)
 }
 
-// decodeKeys decodes and checks ring keys; the fault never shows the key.
+// CheckKey says what is wrong with a gossip key; the fault never shows the key.
+func CheckKey(text string) error {
+	_, err := decodeKey(text)
+	return err
+}
+
+func decodeKey(text string) ([]byte, error) {
+	k, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil {
+		return nil, errors.New("not base64")
+	}
+	return k, memberlist.ValidateKey(k)
+}
+
+// decodeKeys decodes and checks ring keys.
 func decodeKeys(ring []string) ([][]byte, error) {
 	keys := make([][]byte, 0, len(ring))
 	var errs []error
 	for i, s := range ring {
-		k, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s))
-		if err == nil {
-			err = memberlist.ValidateKey(k)
-		} else {
-			err = errors.New("not base64")
-		}
+		k, err := decodeKey(s)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("mesh.keyring[%d]: %w", i, err))
 			continue

@@ -82,7 +82,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		defer os.RemoveAll(dir)
 		s.dir = dir
 	}
-	defer s.stopAll()
+	defer func() { s.stopAll(ctx.Err() == nil) }()
 	if err := s.raise(ctx); err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *stage) play(ctx context.Context, policy string, r *Report) error {
 		if a.Retried {
 			r.Retried++
 		}
-		if a.Err != nil && !excused(a) {
+		if a.Err != nil && !excused(a) && ctx.Err() == nil {
 			s.say("  request %d failed: %v", i, a.Err)
 		}
 	}
@@ -217,8 +217,9 @@ func (s *stage) waitFor(ctx context.Context, limit time.Duration, what string, o
 	return fmt.Errorf("not within %v: %s", limit, what)
 }
 
-// stopAll ends every child, peers first.
-func (s *stage) stopAll() {
+// stopAll ends every child, peers first. Whoever pressed Ctrl-C ended them too,
+// and does not want to hear how each went.
+func (s *stage) stopAll(tell bool) {
 	s.mu.Lock()
 	peers, replicas := s.peers, s.replicas
 	s.peers, s.replicas = nil, nil
@@ -226,7 +227,7 @@ func (s *stage) stopAll() {
 	var wg sync.WaitGroup
 	for _, c := range append(peers, replicas...) {
 		wg.Go(func() {
-			if err := c.stop(stopTimeout); err != nil {
+			if err := c.stop(stopTimeout); err != nil && tell {
 				s.say("stopping: %v", err)
 			}
 		})
