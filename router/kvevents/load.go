@@ -1,0 +1,70 @@
+package kvevents
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Load is SGLang's LoadStat, which it publishes on a socket of its own
+// (--load-publish-endpoint; frames "load", a number, msgpack) at each change and
+// every second.
+type Load struct {
+	Running, Waiting uint64
+	Used, Capacity   uint64 // KV tokens; capacity 0: not known yet
+	WaitingUncached  uint64 // prompt tokens that wait for their prefill
+	MaxRunning       uint64
+	PrefillTokens    uint64 // uncached tokens prefilled since the start
+	PrefillMicros    uint64 // time that took
+}
+
+// maxLoadFields bounds the fields of a LoadStat; those we do not know are
+// passed over.
+const maxLoadFields = 64
+
+var errLoad = errors.New("not a LoadStat")
+
+// ParseLoad reads ["LoadStat", running, waiting, tokens, max, rank, uncached,
+// total, max running, prefilled, microseconds, ...]. The first four are since
+// the first release with it, the rest since 0.5.2x: 0 where they are missing.
+func ParseLoad(payload []byte) (l Load, err error) {
+	c := &cursor{b: payload}
+	n, err := c.array()
+	if err != nil {
+		return l, fmt.Errorf("parse load: %w", err)
+	}
+	if n < 5 || n > maxLoadFields {
+		return l, fmt.Errorf("parse load: %w: %d fields", errLoad, n)
+	}
+	tag, err := c.text()
+	if err != nil || string(tag) != "LoadStat" {
+		return l, fmt.Errorf("parse load: %w", errLoad)
+	}
+	var rank, total uint64
+	fields := []*uint64{
+		&l.Running, &l.Waiting, &l.Used, &l.Capacity, &rank, &l.WaitingUncached, &total,
+		&l.MaxRunning, &l.PrefillTokens, &l.PrefillMicros,
+	}
+	for i := range n - 1 {
+		if i >= len(fields) {
+			if err := c.skip(); err != nil {
+				return Load{}, fmt.Errorf("parse load: %w", err)
+			}
+			continue
+		}
+		if null, err := c.null(); null || err != nil {
+			if err != nil {
+				return Load{}, fmt.Errorf("parse load: %w", err)
+			}
+			continue
+		}
+		v, negative, err := c.integer()
+		if err != nil || negative || v > 1<<53 {
+			return Load{}, fmt.Errorf("parse load: %w: field %d", errLoad, i+1)
+		}
+		*fields[i] = v
+	}
+	if c.at != len(c.b) {
+		return Load{}, fmt.Errorf("parse load: %w: %d bytes behind its end", errLoad, len(c.b)-c.at)
+	}
+	return l, nil
+}
