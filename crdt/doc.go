@@ -36,9 +36,15 @@
 //	    see it, block by block
 //
 // A Context names a state: equal contexts have equal facts and equal sums at
-// the floor. With declared losses the join is commutative, idempotent and
-// canonical and all-pairs exchange reaches one fixpoint, but it is not
-// associative. The order of bases (lower anchor first) may drop slots folded
-// into a base with a higher anchor that no ring keeps any more: they come back
-// as a hole.
+// the floor. An epoch names a process of the engine (package follow gives the
+// names); the higher one wins whole, also before its first slot came, and nothing
+// of the one below it is kept.
+//
+// Two halves of a mesh may meet one process apart. Of their bases the one stays
+// with which more slots are known after the join; of equal ones that with the
+// lower anchor. What the other one had folded and no ring keeps any more is lost,
+// never more than that. A clear makes the anchor 1: nothing before it is missed.
+// With declared losses, or bases that began apart, the join is commutative in its
+// fixpoint only: every exchange leaves each side knowing at least as many slots,
+// all-pairs exchange reaches one state, but it is not associative.
 package crdt

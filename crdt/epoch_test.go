@@ -2,6 +2,7 @@ package crdt_test
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -64,38 +65,14 @@ func TestOldSnapshotWhileLoading(t *testing.T) {
 	}
 }
 
-// TestSnapshotMergesEpochs joins a snapshot of a higher epoch that was minted
-// for the same incarnation: a slot in common proves it, nothing is lost and
-// nothing becomes a shadow.
-func TestSnapshotMergesEpochs(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		l := drawLog(t, 1003, 9, false)
-		p, donor := wide(), wide()
-		for _, seq := range []uint64{1, 2, 3, 4, 5, 8} {
-			p.Apply(&crdt.Delta{Epoch: 1001, Anchor: 1, Slots: l.slots[seq-1 : seq]}, 0)
-		}
-		for _, seq := range []uint64{3, 4, 6, 8, 9} {
-			donor.Apply(&crdt.Delta{Epoch: 1003, Anchor: 3, Slots: l.slots[seq-1 : seq]}, 0)
-		}
-		out := p.joinAll(t, donor.cutAll(t), 0)
-		if c := p.Context(); !out.Merged || out.NewEpoch || len(p.Shadows()) != 0 || c.Epoch != 1003 || c.Anchor != 1 || c.Floor != 6 {
-			t.Fatalf("%+v: %+v", out, c)
-		}
-		world{1003: l}.checkPeer(t, "p", p)
-	})
-}
-
-// TestEpochOrder lets several owners detect one incarnation concurrently, each
-// from the first slot it obtained, and one detect an old restart late: the
+// TestEpochOrder has several owners meet one process at different slots, under
+// the one name that its start gives it, and one detect an old restart late: the
 // highest epoch wins everywhere and no slot is lost.
 func TestEpochOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := drawLog(t, 500, 5, true)
 		l := drawLog(t, 1001, rapid.IntRange(3, 14).Draw(t, "n"), false)
 		n := uint64(len(l.slots))
-		for i := range l.slots {
-			l.slots[i].TS = 1000 * (1000 + int64(i) + 1) // a batch a millisecond, which names epochs
-		}
 		peers := []*peer{wide(), wide(), wide()}
 		next := make([]uint64, len(peers))
 		anchors := make([]uint64, len(peers))
@@ -103,23 +80,12 @@ func TestEpochOrder(t *testing.T) {
 			anchors[i] = rapid.Uint64Range(1, n).Draw(t, "first")
 			next[i] = anchors[i]
 		}
-		// The engine's own time of the earliest batch obtained is the epoch, so a
-		// later start gives a higher one. An owner asks the mesh before it mints:
-		// if it knows the stream already it continues that incarnation.
-		first, highest := n+1, uint64(0)
+		first := slices.Max(anchors) // who takes over a base cannot go back below it
 		feed := func(i int) {
-			p, c := peers[i], peers[i].Context()
-			switch {
-			case c.Epoch <= 500 && next[i] == anchors[i]:
-				c.Epoch, c.Anchor = 1000+anchors[i], anchors[i]
-				first, highest = min(first, anchors[i]), max(highest, c.Epoch)
-			case c.Anchor > next[i]:
-				next[i] = c.Anchor
-			}
 			if next[i] > n {
 				return
 			}
-			p.Apply(&crdt.Delta{Epoch: c.Epoch, Anchor: c.Anchor, Slots: l.slots[next[i]-1 : next[i]]}, 0)
+			peers[i].Apply(&crdt.Delta{Epoch: l.epoch, Anchor: anchors[i], Slots: l.slots[next[i]-1 : next[i]]}, 0)
 			next[i]++
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -140,13 +106,6 @@ func TestEpochOrder(t *testing.T) {
 				feed(i)
 			}
 		}
-		// An owner that was outranked before it and the winner knew one slot in
-		// common knows itself that both are one incarnation.
-		for _, p := range peers {
-			for _, epoch := range p.Shadows() {
-				p.Reunite(epoch)
-			}
-		}
 		settleAll(t, peers, 0)
 		for _, p := range peers { // the engine's replay
 			for _, hole := range p.Holes(9) {
@@ -156,61 +115,13 @@ func TestEpochOrder(t *testing.T) {
 		}
 		settleAll(t, peers, 0)
 		checkEqual(t, peers)
-		if c := peers[0].Context(); c.Epoch != highest || c.Anchor != first || c.Floor != n {
+		if c := peers[0].Context(); c.Epoch != l.epoch || c.Anchor > first || c.Floor != n {
 			t.Fatalf("ended at %+v; anchors %v of %d slots", c, anchors, n)
 		}
-		if got, want := peers[0].view.Metas(), oracle(l.slots[first-1:]); !maps.Equal(got, want) {
+		if got, want := peers[0].view.Metas(), oracle(l.slots[peers[0].Context().Anchor-1:]); !maps.Equal(got, want) {
 			t.Fatalf("slots were lost:\n got %v\nwant %v", got, want)
 		}
 	})
-}
-
-// TestShadowRecovery undoes a false detection of a restart.
-func TestShadowRecovery(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Uint64Range(2, 12).Draw(t, "n")
-		l := drawLog(t, 1000, int(n), false)
-		cut := rapid.Uint64Range(1, n-1).Draw(t, "cut")
-		p, q := wide(), wide()
-		for seq := uint64(1); seq <= n; seq++ {
-			d := crdt.Delta{Epoch: 1000, Anchor: 1, Slots: []crdt.Slot{l.slots[seq-1]}}
-			if seq > cut {
-				d.Epoch, d.Anchor = 1500, cut+1 // the false one
-			}
-			p.Apply(&d, 0)
-			q.Apply(&d, 0)
-		}
-		if want := oracle(l.slots[cut:]); !maps.Equal(p.view.Metas(), want) {
-			t.Fatalf("the shadow is not invisible: %v, want %v", p.view.Metas(), want)
-		}
-		if _, ok := p.Republish(1000, 59_999); !ok {
-			t.Fatal("the shadow is gone after 59 s")
-		}
-		if c := p.Context(); c.Epoch != 1501 || c.Floor != n || c.Anchor != 1 || len(c.Voids) > 0 {
-			t.Fatalf("republished as %+v", c)
-		}
-		settleAll(t, []*peer{p, q}, 0)
-		checkEqual(t, []*peer{p, q})
-		if got, want := q.view.Metas(), oracle(l.slots); !maps.Equal(got, want) {
-			t.Fatalf("after recovery: %v, want %v", got, want)
-		}
-	})
-}
-
-// TestShadowEnds holds that a shadow is given up after 60 s.
-func TestShadowEnds(t *testing.T) {
-	l, m := onlySlot(t, 1000), onlySlot(t, 2000)
-	p := wide()
-	p.takeAt(l, 0, 1)
-	p.takeAt(m, 10, 1)
-	p.Tick(10 + crdt.ShadowMs - 1)
-	if got := p.Shadows(); len(got) != 1 || got[0] != 1000 {
-		t.Fatalf("shadows %v", got)
-	}
-	p.Tick(10 + crdt.ShadowMs)
-	if _, ok := p.Republish(1000, 10+crdt.ShadowMs); ok || len(p.Shadows()) > 0 || !p.view.All[0].Dropped {
-		t.Fatal("the shadow outlived its time")
-	}
 }
 
 func onlySlot(t rapid.TB, epoch uint64) *engineLog {
@@ -284,17 +195,30 @@ func TestSlowBumpsAreFine(t *testing.T) {
 	}
 }
 
-// TestEpochNeedsASlot holds that an empty or broken delta of a higher epoch
-// does not hide what is known.
-func TestEpochNeedsASlot(t *testing.T) {
+// TestAnEpochOpensWithoutASlot holds that the word of an owner that another
+// process is there hides what the one before held, before its first batch; that
+// a broken delta does not; and that the first slots bring their anchor.
+func TestAnEpochOpensWithoutASlot(t *testing.T) {
 	p := wide()
 	p.take(onlySlot(t, 1000), 1)
-	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 1}, 0)
-	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 1, Slots: []crdt.Slot{{Seq: 1, Body: []byte{9}}}}, 0)
 	if out := p.take(onlySlot(t, crdt.MaxEpoch+1), 1); out.Invalid != 1 {
-		t.Fatalf("an epoch in the far future: %+v", out)
+		t.Fatalf("an epoch out of bounds: %+v", out)
 	}
+	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 1, Slots: []crdt.Slot{{Seq: 1, Body: []byte{9}}}}, 0)
 	if p.Epoch() != 1000 || len(p.view.Metas()) != 1 {
 		t.Fatalf("epoch %d after nothing", p.Epoch())
+	}
+	if out := p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 1}, 0); !out.NewEpoch || p.Epoch() != 2000 || len(p.view.Metas()) != 0 {
+		t.Fatalf("%+v: facts of a process that is gone are shown", out)
+	}
+	l := drawnRun(t, 9)
+	l.epoch = 2000
+	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 5, Slots: l.slots[4:6]}, 0)
+	if c := p.Context(); c.Anchor != 5 || c.Floor != 6 {
+		t.Fatalf("the first slots that can be had brought %+v", c)
+	}
+	p.Apply(&crdt.Delta{Epoch: 2000, Anchor: 3, Slots: l.slots[2:4]}, 0)
+	if c := p.Context(); c.Anchor != 3 || c.Floor != 6 || len(p.view.Metas()) != 4 {
+		t.Fatalf("earlier ones brought %+v", c)
 	}
 }

@@ -37,9 +37,6 @@ type incarnation struct {
 
 	topTS int64  // engine time of slot top
 	top   uint64 // highest known slot
-
-	bottomTS int64  // engine time of slot bottom
-	bottom   uint64 // lowest slot that came here; 0 none did
 }
 
 func newIncarnation(epoch, anchor uint64, blocks Blocks) *incarnation {
@@ -136,13 +133,10 @@ func (x *incarnation) offer(s Slot, clears bool) fate {
 
 func sameSlot(a, b *Slot) bool { return a.TS == b.TS && string(a.Body) == string(b.Body) }
 
-// note remembers the highest known slot, and the lowest.
+// note remembers the highest known slot.
 func (x *incarnation) note(seq uint64, ts int64) {
 	if seq > x.top {
 		x.top, x.topTS = seq, ts
-	}
-	if seq < x.bottom || x.bottom == 0 {
-		x.bottom, x.bottomTS = seq, ts
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *Stream) BeginJoin(snap *Snapshot, nowMs int64) (*Joining, error) {
 		j.out.Stale = true
 	case s.quarantined && c.Epoch <= max(s.fence, s.ignored):
 		j.out.Quarantined = true
-	case s.cur != nil && c.Epoch == s.cur.epoch && !j.x.better(s.cur):
+	case s.cur != nil && c.Epoch == s.cur.epoch && !j.worthLoading():
 		j.out = s.Apply(snap.above(), nowMs)
 		j.rest = s.rest
 	default:
@@ -55,6 +55,13 @@ func (s *Stream) BeginJoin(snap *Snapshot, nowMs int64) (*Joining, error) {
 	}
 	j.x, j.over = nil, true
 	return j, nil
+}
+
+// worthLoading reports whether the snapshot's base would win the join.
+func (j *Joining) worthLoading() bool {
+	j.x.aboveSet = j.snap.Context.Above
+	defer func() { j.x.aboveSet = nil }()
+	return j.x.better(j.s.cur)
 }
 
 func checkSnapshot(snap *Snapshot, l *Limits) error {
@@ -141,10 +148,6 @@ func (j *Joining) finish(nowMs int64) error {
 		j.out.Stale = true
 		s.drop(x)
 		return nil
-	case known != nil && known.epoch != c.Epoch && known.sharesLog(j.snap.Above) && !known.contradicts(x.timeline()) && !known.costs(x):
-		s.relabel(c.Epoch)
-		j.out.Merged = true
-		s.merge(x)
 	case known != nil && known.epoch == c.Epoch:
 		s.merge(x)
 	case !s.admit(c.Epoch, nowMs):
@@ -152,10 +155,9 @@ func (j *Joining) finish(nowMs int64) error {
 		s.drop(x)
 		return nil
 	default:
-		s.replace(x, nowMs)
+		s.replace(x)
 		j.out.NewEpoch = true
 	}
-	s.mergeShadows(j.snap.Above, &j.out)
 	s.settle(&j.out, s.cfg.Hold)
 	j.rest = s.rest
 	return nil

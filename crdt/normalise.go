@@ -94,7 +94,7 @@ func (x *incarnation) jump() {
 	}
 	x.stale = false
 	x.dropAbove(last)
-	x.floor = seq - 1
+	x.anchor, x.floor = 1, seq-1 // nothing before it is missed, whoever met the stream when
 	x.voids = nil
 	x.lost = x.lost.within(seq, MaxSeq)
 	x.sums = sumRing{} // they were about bases with other voids

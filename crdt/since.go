@@ -23,7 +23,7 @@ func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
 	if x.lastClear > c.Floor {
 		from = max(from, x.lastClear) // what was before it does not matter
 	}
-	if !x.reachesBack(from, c) && c.Anchor == x.anchor {
+	if !x.reachesBack(from, c) && (c.Anchor == x.anchor || x.beats(c)) {
 		return d, false
 	}
 	d.Slots = x.lacked(from, c, maxBytes)
@@ -36,10 +36,17 @@ func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
 // and folded over, and x's base wins over c's.
 func (x *incarnation) betterOverVoids(c *Context) bool {
 	if len(c.Voids) == 0 || c.Epoch != x.epoch || x.lastClear > c.Floor ||
-		compareBases(x.anchor, x.floor, x.voids, c.Anchor, c.Floor, c.Voids) >= 0 {
+		!x.beats(c) {
 		return false
 	}
 	return len(spans(c.Voids).minus(x.voids).within(x.anchor, x.floor)) > 0
+}
+
+// beats reports whether x's base wins over that of a context's owner, as far as
+// the context tells.
+func (x *incarnation) beats(c *Context) bool {
+	a, b := x.standing(), c.standing()
+	return compareBases(&a, &b) < 0
 }
 
 // reachesBack reports whether the ring still holds every known slot in

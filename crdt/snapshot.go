@@ -29,7 +29,6 @@ type Outcome struct {
 	Conflicts   int    // slots with a known dot but other content (healed to the larger hash)
 	Overflow    bool   // limits exceeded: the stream was forgotten and wants a snapshot
 	Invalid     int    // slots that no Builder wrote: ignored
-	Merged      bool   // the delta proved two epochs to be one incarnation
 	Quarantined bool   // too many epochs: the delta was ignored
 	Floor       uint64 // floor after the join
 	Holes       []Span // missing slots below the highest known one

@@ -123,21 +123,6 @@ func (tw *twins) act(t *rapid.T) {
 		tw.cut(t)
 	case k == 16:
 		tw.both(t, "a tick", func(p *peer) crdt.Outcome { p.Tick(tw.now); return crdt.Outcome{} })
-	case k == 17:
-		if shadows := tw.whole.Shadows(); len(shadows) > 0 {
-			epoch, anew := rapid.SampledFrom(shadows).Draw(t, "shadow"), rapid.Bool().Draw(t, "anew")
-			tw.both(t, "a revival", func(p *peer) (out crdt.Outcome) {
-				if anew {
-					out, _ = p.Republish(epoch, tw.now)
-				} else {
-					out, _ = p.Reunite(epoch)
-				}
-				return out
-			})
-			if e := tw.whole.Epoch(); tw.w[e] == nil { // under its new name
-				tw.w[e] = &engineLog{epoch: e, slots: tw.w[epoch].slots}
-			}
-		}
 	case k == 18:
 		tw.promised = nil // nobody waits for what is forgotten
 		tw.whole.Forget()
@@ -213,7 +198,7 @@ func (tw *twins) compare(t *rapid.T) {
 		d.Base.KeyXOR, d.Base.Linked = 0, 0 // a key learned stays known: it depends on the order
 		delta, ok := p.Since(&c, 1<<20)
 		seq, ts := p.Last()
-		return fmt.Sprintf("%+v void %d, holes %v, since %v %+v, last %d %d, shadows %v", d, p.MaxVoid(), p.Holes(99), ok, delta, seq, ts, p.Shadows())
+		return fmt.Sprintf("%+v void %d, holes %v, since %v %+v, last %d %d", d, p.MaxVoid(), p.Holes(99), ok, delta, seq, ts)
 	}
 	if a, b := dump(tw.whole), dump(tw.steps); a != b {
 		t.Fatalf("in steps\n%s\nwhole\n%s", b, a)

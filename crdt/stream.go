@@ -52,8 +52,7 @@ type Stream struct {
 	join  *Joining     // being loaded
 	rest  *Outcome     // of the call whose folding is not at its end (I12)
 
-	shadows     []shadow // outranked incarnations, newest last
-	bumps       []int64  // ms of epoch changes within the last minute
+	bumps       []int64 // ms of epoch changes within the last minute
 	quarantined bool
 	ignored     uint64 // highest epoch that came in quarantine; counted, not fenced
 }
@@ -84,11 +83,11 @@ func (s *Stream) Apply(d *Delta, nowMs int64) Outcome {
 	if !s.enter(d, nowMs, &out) {
 		return out
 	}
-	s.lowerAnchor(d.Anchor)
+	s.meet(d)
 	x := s.cur
-	// With nothing to wait for and nothing to compare, slots in order need not
+	// With nothing to wait for, slots in order need not
 	// pass through T.
-	plain := s.cut == nil && len(s.shadows) == 0 && len(x.lost) == 0 && len(d.Hints) == 0
+	plain := s.cut == nil && len(x.lost) == 0 && len(d.Hints) == 0
 	left := s.cfg.Hold
 	for i := range d.Slots {
 		clears, err := d.inspect(i)
@@ -118,7 +117,6 @@ func (s *Stream) Apply(d *Delta, nowMs int64) Outcome {
 	if h, ok := x.blocks.(Hinter); ok && len(d.Hints) > 0 {
 		h.Hint(d.Hints)
 	}
-	s.mergeShadows(d.Slots, &out)
 	s.settle(&out, left)
 	return out
 }
@@ -218,19 +216,16 @@ func (x *incarnation) free() {
 	*x = incarnation{epoch: x.epoch}
 }
 
-// Forget drops everything: state, context and shadows. An epoch below the
+// Forget drops everything: state and context. An epoch below the
 // highest one seen stays ignored.
 func (s *Stream) Forget() {
 	if s.cur != nil {
 		s.drop(s.cur)
 	}
-	for _, h := range s.shadows {
-		s.drop(h.x)
-	}
 	if s.join != nil {
 		s.join.Abort()
 	}
-	s.cur, s.cut, s.rest, s.shadows = nil, nil, nil, nil
+	s.cur, s.cut, s.rest = nil, nil, nil
 }
 
 // Close forgets the stream for good. It must not be used again.
@@ -247,6 +242,9 @@ func (s *Stream) Epoch() uint64 {
 	return s.cur.epoch
 }
 
+// Fence is the highest epoch ever taken: nothing below it comes back.
+func (s *Stream) Fence() uint64 { return s.fence }
+
 // Last is the highest known slot and the engine's time of it (microseconds);
 // zeros while nothing is known.
 func (s *Stream) Last() (seq uint64, ts int64) {
@@ -255,17 +253,6 @@ func (s *Stream) Last() (seq uint64, ts int64) {
 		return 0, 0
 	}
 	return s.cur.top, s.cur.topTS
-}
-
-// First is the lowest slot of the present incarnation that came here itself, not
-// in a snapshot's base, and the engine's time of it (microseconds); zeros if
-// none did.
-func (s *Stream) First() (seq uint64, ts int64) {
-	s.finish()
-	if s.cur == nil {
-		return 0, 0
-	}
-	return s.cur.bottom, s.cur.bottomTS
 }
 
 // Blocks is the store of the present incarnation; nil while nothing is known.

@@ -40,7 +40,7 @@ func (w *watcher) JoinLoads(crdt.PeerID, []crdt.LoadEntry)              {}
 // lone makes a core with one peer connected by conns 1 (fast) and 2 (bulk).
 func lone(t *testing.T, w *watcher) *Core {
 	t.Helper()
-	c, err := New(Config{Self: crdt.PeerID{1}, State: w, Rand: rand.New(rand.NewPCG(1, 2))})
+	c, err := New(Config{Self: crdt.PeerID{1}, State: w, Rand: rand.New(rand.NewPCG(1, 2)), MinVersion: 1, MaxVersion: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

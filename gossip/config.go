@@ -8,10 +8,13 @@ import (
 )
 
 // Version is the protocol version this code speaks; MinVersion the oldest it
-// still understands.
+// still understands. Up to 3 peers inferred restarts and joined, revived and
+// relabelled incarnations; since 4 an epoch is the start of an engine's process,
+// and a higher one wins whole. A mesh of both would call one process by two names
+// for ever, so they refuse each other.
 const (
-	Version    = 3
-	MinVersion = 1
+	Version    = 4
+	MinVersion = 4
 )
 
 // Limits bound what a Core holds and sends. Zero values take the defaults.

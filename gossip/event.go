@@ -55,7 +55,7 @@ type (
 	// the time of Step, negative: behind. Before the first one they are the same.
 	ClockSet struct{ AheadMs int64 }
 	// Ingested says that this peer, as an owner, applied new slots of a stream
-	// to the State. ReceivedAt is when the engine's bytes arrived (ms, of Step's time).
+	// to the State; without slots and losses, that it opened an incarnation. ReceivedAt is when the engine's bytes arrived (ms, of Step's time).
 	Ingested struct {
 		Stream     crdt.StreamID
 		Epoch      uint64
@@ -132,7 +132,8 @@ type (
 	Refused struct {
 		Peer   crdt.PeerID
 		Conn   Conn
-		Reason string
+		Reason string // of a closed list
+		Detail string // which versions, for people; may be empty
 	}
 	// Observed reports the delay between an owner's receipt of a slot and its
 	// visibility here.

@@ -40,6 +40,6 @@ func ExampleCore_Step() {
 	}
 	// Output:
 	// ready false - looking for the mesh
-	// send hello a "banyan" versions 1-3
+	// send hello a "banyan" versions 4-4
 	// hang up: rejected frame: envelope
 }

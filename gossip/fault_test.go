@@ -178,6 +178,7 @@ func TestVersionSkew(t *testing.T) { // property 17
 		first := rapid.IntRange(0, 2).Draw(t, "first")
 		cfg := gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed")}
 		cfg.Tweak = func(i int, c *gossip.Config) {
+			c.MinVersion, c.MaxVersion = 1, 3
 			switch i {
 			case later:
 				c.MinVersion, c.MaxVersion = 1, gossip.Version+1
@@ -221,7 +222,7 @@ func TestVersionSkew(t *testing.T) { // property 17
 				t.Fatalf("%s rejected %v, skipped %d", x.Name, s.Rejected, s.Skipped)
 			}
 			for _, p := range x.Core.Peers() {
-				want := uint8(gossip.Version)
+				want := uint8(3)
 				if first != later && (x.Index == first || p.Name == n.Nodes()[first].Name) {
 					want = 1
 				}

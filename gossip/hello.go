@@ -3,6 +3,7 @@ package gossip
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/banyan-llm/banyan/crdt"
 )
@@ -55,7 +56,11 @@ func (c *Core) hello(cn *conn, r *reader) error {
 		return errors.New("second hello")
 	}
 	if reason := c.objection(h); reason != "" {
-		c.refuse(cn, h.peer, reason)
+		detail := ""
+		if reason == otherVersion {
+			detail = fmt.Sprintf("it speaks protocol %d to %d, this peer %d to %d: run one version of banyan on all peers", h.min, h.max, c.cfg.MinVersion, c.cfg.MaxVersion)
+		}
+		c.refuse(cn, h.peer, reason, detail)
 		return nil
 	}
 	g, down := c.gone[h.peer]
@@ -89,6 +94,9 @@ func (c *Core) hello(cn *conn, r *reader) error {
 	return nil
 }
 
+// otherVersion is the objection to a peer of another age.
+const otherVersion = "no common protocol version"
+
 // objection names the reason to refuse a hello, if any.
 func (c *Core) objection(h hello) string {
 	switch {
@@ -97,18 +105,18 @@ func (c *Core) objection(h hello) string {
 	case h.fingerprint != c.cfg.Fingerprint:
 		return "another fingerprint of hash, grid and secret"
 	case h.min > c.cfg.MaxVersion || h.max < c.cfg.MinVersion:
-		return "no common protocol version"
+		return otherVersion
 	}
 	return ""
 }
 
 // refuse hangs up and says so, once per peer and cause.
-func (c *Core) refuse(cn *conn, id crdt.PeerID, reason string) {
+func (c *Core) refuse(cn *conn, id crdt.PeerID, reason, detail string) {
 	c.stats.Refused[reason]++
 	k := refusal{peer: id, reason: reason}
 	if !c.refused[k] && len(c.refused) < c.lim.Peers {
 		c.refused[k] = true
-		c.emit(Refused{Peer: id, Conn: cn.id, Reason: reason})
+		c.emit(Refused{Peer: id, Conn: cn.id, Reason: reason, Detail: detail})
 	}
 	c.hangup(cn, reason)
 	if p := c.peers[id]; p != nil {

@@ -2,6 +2,7 @@ package gossip_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -39,6 +40,22 @@ func TestHelloRefusesForeigners(t *testing.T) {
 		if !connected(a, b) || connected(a, c) || connected(c, a) {
 			t.Errorf("%s: the mesh is not a-b alone", name)
 		}
+	}
+}
+
+// A mesh of the version before, which revives and relabels incarnations, and of
+// this one stays two meshes, and both sides say why.
+func TestTheVersionBeforeIsRefused(t *testing.T) {
+	n := gossiptest.New(odd(1, func(c *gossip.Config) { c.MinVersion, c.MaxVersion = 1, 3 }))
+	a, b := n.Add(), n.Add()
+	n.Run(10_000)
+	for x, want := range map[*gossiptest.Node]string{a: "it speaks protocol 1 to 3, this peer 4 to 4", b: "it speaks protocol 4 to 4, this peer 1 to 3"} {
+		if len(x.Refused) != 1 || x.Refused[0].Reason != "no common protocol version" || !strings.HasPrefix(x.Refused[0].Detail, want) {
+			t.Errorf("%s: %+v", x.Name, x.Refused)
+		}
+	}
+	if connected(a, b) || connected(b, a) {
+		t.Error("they talk")
 	}
 }
 

@@ -21,15 +21,16 @@ func settled(c *crdt.Context) spans {
 }
 
 // lacks reports whether the owner of context mine could learn something from
-// the owner of theirs. It is the only question the pull side asks.
+// the owner of theirs: whose slots it has not, whatever the anchors. Of two
+// bases that began apart the one stays with which more is known
+// (crdt.Stream), so that one side at least learns. It is the only question the
+// pull side asks.
 func lacks(mine, theirs *crdt.Context) bool {
 	switch {
 	case theirs.Epoch != mine.Epoch:
 		return theirs.Epoch > mine.Epoch
 	case theirs.Epoch == 0:
 		return false
-	case theirs.Anchor < mine.Anchor:
-		return true
 	case sameSpans(mine, theirs) && theirs.Floor <= mine.Floor:
 		return false
 	}

@@ -147,6 +147,7 @@ func TestDispatchesOfALargeMeshArePacked(t *testing.T) {
 // frame every 200 ms, however many peers there are.
 func TestOlderPeersHearTheirHeartbeats(t *testing.T) {
 	n := many(t, 24, gossiptest.Config{Seed: 6, Tweak: func(i int, c *gossip.Config) {
+		c.MinVersion, c.MaxVersion = 1, 3
 		if i == 0 {
 			c.MinVersion, c.MaxVersion = 1, 2
 		}

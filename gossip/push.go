@@ -55,6 +55,10 @@ func (c *Core) ingested(ev Ingested) {
 	if !l.at(ev.Epoch) {
 		return
 	}
+	if len(ev.Slots)+len(ev.Lost) == 0 {
+		c.opened(ev)
+		return
+	}
 	f := fill{epoch: ev.Epoch, slots: slotSpans(ev.Slots), lost: spans(nil).union(ev.Lost), received: ev.ReceivedAt}
 	if f.received <= 0 || f.received > c.now {
 		f.received = c.now
@@ -69,6 +73,17 @@ func (c *Core) ingested(ev Ingested) {
 	}
 	if d, ok := c.state.Digest(ev.Stream); ok {
 		c.noteHoles(ev.Stream, &d.Context)
+	}
+}
+
+// opened tells all peers at once of an incarnation of which no slot came yet:
+// what they hold of the one before is gone. Who misses it learns of it by digest.
+func (c *Core) opened(ev Ingested) {
+	d := crdt.Delta{Stream: ev.Stream, Epoch: ev.Epoch}
+	for _, p := range c.order {
+		if bulk := p.conns[Bulk]; bulk != nil {
+			c.reply(bulk, &d, 0)
+		}
 	}
 }
 
@@ -255,7 +270,7 @@ func (c *Core) slotsFrame(cn *conn, r *reader) error {
 func (c *Core) slotsCame(cn *conn, d *crdt.Delta, flags uint8, age int64) {
 	p := cn.peer
 	var out crdt.Outcome
-	if len(d.Slots) > 0 || len(d.Lost) > 0 || len(d.Hints) > 0 {
+	if len(d.Slots) > 0 || len(d.Lost) > 0 || len(d.Hints) > 0 || d.Epoch > c.digestOf(d.Stream).Context.Epoch {
 		out = c.state.Apply(d, c.now)
 		c.stats.Applied += uint64(out.NewSlots)
 		c.stats.Conflicts += uint64(out.Conflicts)

@@ -13,6 +13,7 @@ import (
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/kvevents"
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
 
 // Shape of the event path's traffic.
@@ -151,12 +152,14 @@ func applyAll(b *testing.B, x *index.Index, hasher *radix.Hasher, engines []tell
 		id  crdt.StreamID
 		dec kvevents.Decoder
 		pk  *kvevents.Packer
-		tr  *kvevents.Tracker
+		tr  *follow.Tracker
 	}
 	streams := make([]stream, len(engines))
 	for i := range streams {
 		s := &streams[i]
-		s.id, s.tr = crdt.NewStreamID(fmt.Sprintf("http://h%d", i), 0), kvevents.NewTracker(false)
+		s.id, s.tr = crdt.NewStreamID(fmt.Sprintf("http://h%d", i), 0), follow.New(false)
+		s.tr.Step(0, kvevents.Prior{}, follow.Connected{})
+		s.tr.Step(0, kvevents.Prior{}, follow.Identified{Start: 1})
 		s.pk, _ = kvevents.NewPacker(kvevents.PackConfig{Engine: kvevents.VLLM, Grid: pathGrid, Hasher: hasher})
 	}
 	for n := range engines[0].ends {
@@ -175,7 +178,7 @@ func applyAll(b *testing.B, x *index.Index, hasher *radix.Hasher, engines []tell
 			}
 			p, _ := x.Prior(s.id)
 			prior := kvevents.Prior{Epoch: p.Epoch, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS}
-			out := s.tr.Step(int64(n), prior, kvevents.Live{Slot: slot})
+			out := s.tr.Step(int64(n), prior, follow.Live{Slot: slot})
 			x.Apply(&crdt.Delta{Stream: s.id, Epoch: out.Epoch, Anchor: out.Anchor, Slots: out.Deliver}, int64(n))
 		}
 	}

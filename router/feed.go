@@ -94,6 +94,7 @@ func (g *ingest) source(r *fleet.Replica, way feed) (source, error) {
 	return kvevents.NewSubscriber(kvevents.Config{
 		Stream: r.Stream, Engine: engine, Events: way.events, Replay: way.replay, Topic: way.topic,
 		Grid: g.peer.config().Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger,
+		Start: func(ctx context.Context) (uint64, error) { return g.peer.fleet.Started(ctx, r) },
 	})
 }
 

@@ -22,10 +22,6 @@ const (
 	// listening: make before break. Not so where reading empties the engine's
 	// queue: two readers would each miss the other's part.
 	letGoAfter = 3 * time.Second
-	// refusedFor is how long a stream may deliver only slots of an epoch that
-	// the mesh has outranked before it is followed anew: then it starts from what
-	// the mesh knows.
-	refusedFor = 3 * time.Second
 )
 
 // ingest follows the event streams that this peer owns. It is the Sink of
@@ -51,8 +47,6 @@ type following struct {
 	rank   int       // in the hub
 	first  bool      // this peer is the first owner
 	lostAt time.Time // since when this peer owns it no more; zero: owner
-	// refused is since when all it delivers is of an outranked epoch; zero: not.
-	refused time.Time
 }
 
 func newIngest(p *Peer) (*ingest, error) {
@@ -151,11 +145,7 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 	g.mu.Lock()
 	var over []*following
 	for id, f := range g.follow {
-		outranked := !f.refused.IsZero() && now.Sub(f.refused) > refusedFor
-		if outranked {
-			g.peer.log.Warn("stream followed anew: another peer named this incarnation", "stream", id)
-		}
-		if !listed[id] || outranked || !f.lostAt.IsZero() && (f.feed.how == fedPolled || now.Sub(f.lostAt) > letGoAfter) {
+		if !listed[id] || !f.lostAt.IsZero() && (f.feed.how == fedPolled || now.Sub(f.lostAt) > letGoAfter) {
 			over = append(over, f)
 			delete(g.follow, id)
 		}
@@ -211,7 +201,7 @@ func (g *ingest) stopAll() {
 // Prior tells a subscriber what the mesh knows of its stream.
 func (g *ingest) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
 	p, ok := g.peer.index.Prior(id)
-	return kvevents.Prior{Epoch: p.Epoch, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS, FirstSeq: p.First, FirstTS: p.FirstTS, Shadows: p.Shadows}, ok
+	return kvevents.Prior{Epoch: p.Epoch, Fence: p.Fence, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS}, ok
 }
 
 // Deliver is the event path: engine's slots -> index -> mesh.
@@ -228,13 +218,8 @@ func (g *ingest) Deliver(d kvevents.Delivery) {
 	g.mu.Lock()
 	f := g.follow[d.Stream]
 	first := f != nil && f.first
-	if f != nil && !out.Stale {
-		f.refused = time.Time{}
-	} else if f != nil && f.refused.IsZero() {
-		f.refused = time.Now()
-	}
 	g.mu.Unlock()
-	if out.Stale || out.Overflow || out.NewSlots == 0 && !out.NewEpoch && !out.Merged {
+	if out.Stale || out.Overflow || out.NewSlots == 0 && !out.NewEpoch {
 		return // nobody relays what did not change its own state
 	}
 	g.peer.mesh.ingested(gossip.Ingested{

@@ -49,8 +49,6 @@ type FaultReport struct {
 	Lost        int            `json:"lost_batches"` // declared lost and not healed, at the end
 	Restarts    int            `json:"engine_restarts"`
 	Quarantined int            `json:"quarantined"`
-	Mixed       int            `json:"mixed_epochs"`       // restarts nobody could have noticed, see noteEpoch
-	Undecided   int            `json:"undecided_restarts"` // false ones that nobody could have told from real ones, see youngBatches
 	GossipBytes uint64         `json:"gossip_bytes"`
 	Converged   bool           `json:"converged"`
 	ConvergedMs int64          `json:"converged_ms"` // from the end of the faults until all peers were equal
@@ -148,7 +146,6 @@ type faultRun struct {
 	skews      map[int]int64
 	births     int
 	restarts   int
-	undecided  int            // false restarts that were taken for real ones
 	checks     map[string]int // by property
 	broken     map[string]int
 	injected   map[string]int // faults, by verb
@@ -214,16 +211,11 @@ func (r *faultRun) close() {
 func (r *faultRun) report(took int64, ok bool) FaultReport {
 	out := FaultReport{
 		Seed: r.cfg.Seed, Replicas: len(r.engines), Faults: len(r.cfg.Faults), Checks: r.checks["Oracle"], Restarts: r.restarts,
-		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Properties: r.held(), Violations: append([]Violation{}, r.violations...), Undecided: r.undecided,
+		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Properties: r.held(), Violations: append([]Violation{}, r.violations...),
 		Injected:  r.injected,
 		TraceHash: fmt.Sprintf("%016x", r.log.hash.Sum64()), Schedule: FaultsText(r.cfg.Faults), Tail: r.log.lines(),
 	}
 	for _, e := range r.engines {
-		for epoch := range e.said {
-			if e.mixed(epoch) {
-				out.Mixed++
-			}
-		}
 		for _, log := range e.logs {
 			out.Batches += len(log)
 		}

@@ -62,8 +62,8 @@ func (r *faultRun) apply(f Fault) (undo func()) {
 	case "restart":
 		r.restarts++
 		r.engines[target].restart(f.For.Milliseconds())
-	case "ghost":
-		r.ghost(r.engines[target])
+	case "clock":
+		r.engines[target].clock += f.Skew.Milliseconds()
 	case "drop-events":
 		r.engines[target].dropped = f.Factor
 		return func() { r.engines[target].dropped = 0 }

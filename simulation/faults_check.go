@@ -57,10 +57,7 @@ func (r *faultRun) checkPeer(p *faultPeer, e *faultEngine) {
 // checkFacts compares what a peer shows with the fold of what it knows.
 func (r *faultRun) checkFacts(p *faultPeer, e *faultEngine, d *crdt.Digest) {
 	c := &d.Context
-	log, lives, ok := e.logUnder(c.Epoch)
-	if !ok {
-		return
-	}
+	log, life := e.logUnder(c.Epoch)
 	r.checked("Oracle", "NoResurrection", "NoPhantom", "NoLocalDelete")
 	if len(c.Above) > 0 {
 		r.checked("GapSafety")
@@ -83,22 +80,22 @@ func (r *faultRun) checkFacts(p *faultPeer, e *faultEngine, d *crdt.Digest) {
 	}
 	ref := p.index.Ref(e.stream)
 	for i := range r.library.prompts {
-		r.checkPrompt(p, e, all, i, lives, ref, c)
+		r.checkPrompt(p, e, all, i, life, ref, c)
 	}
 }
 
-func (r *faultRun) checkPrompt(p *faultPeer, e *faultEngine, all *oracle, i int, lives []int, ref *realindex.Ref, c *crdt.Context) {
+func (r *faultRun) checkPrompt(p *faultPeer, e *faultEngine, all *oracle, i int, life int, ref *realindex.Ref, c *crdt.Context) {
 	chain := &r.library.prompts[i]
 	p.index.Match(chain.keys, &r.view)
 	got := r.view.Depth(ref)
 	var most, least [3]int
-	most[0], most[1], most[2] = all.depths(lives, chain, false)
-	least[0], least[1], least[2] = all.depths(lives, chain, true)
+	most[0], most[1], most[2] = all.depths(life, chain, false)
+	least[0], least[1], least[2] = all.depths(life, chain, true)
 	for class, depth := range [3]int{got.GPU, got.CPU, got.Any} {
 		switch {
 		case depth > most[class]:
 			property := "NoPhantom"
-			if all.stored(lives, chain.nodes[most[class]]) {
+			if all.stored(life, chain.nodes[most[class]]) {
 				property = "NoResurrection"
 			}
 			r.violate(property, p, "%s shows %d blocks of prompt %d, class %d; its known slots say %d", e.name, depth, i, class, most[class])

@@ -75,8 +75,9 @@ type faultEngine struct {
 	cutOff   map[int]int         // slots of peers that cannot hear it
 	said     map[uint64]*account // what owners delivered, by epoch
 	known    []knowledge         // what peers knew when the faults ended
-	ghosts   []crdt.Slot         // of processes that never served
-	young    bool                // so young at the last of them that nothing could tell
+	clock    int64               // its clock less the true time, ms
+	starts   []uint64            // start times of its processes, by its clock; the present one's last
+	tells    bool                // it tells them
 	speak    func()              // makes the next batch; nil: a random one
 	ended    func()              // told when the process ends; nil: nobody
 }
@@ -91,6 +92,7 @@ func (r *faultRun) newEngine(i int) *faultEngine {
 		cutOff: map[int]int{}, said: map[uint64]*account{},
 	}
 	e.replay = []int{0, 10, 150}[e.rng.IntN(3)]
+	e.tells = i%4 != 3
 	e.begin()
 	r.after(e.rng.Int64N(200), e.work)
 	return e
@@ -99,6 +101,7 @@ func (r *faultRun) newEngine(i int) *faultEngine {
 // begin is a new process with an empty cache.
 func (e *faultEngine) begin() {
 	e.life++
+	e.starts = append(e.starts, uint64(e.run.now+e.clock))
 	e.logs = append(e.logs, nil)
 	e.held, e.order, e.blocks = map[uint64][crdt.Tiers]int{}, nil, 0
 }
@@ -164,7 +167,11 @@ func (e *faultEngine) emit() {
 
 // say numbers a batch and sends it to whoever listens.
 func (e *faultEngine) say(b *crdt.Builder) {
-	e.lastTS = max(e.lastTS+1, e.run.now*1000)
+	if ts := (e.run.now + e.clock) * 1000; ts > e.lastTS || ts < e.lastTS-1_000 {
+		e.lastTS = ts // its clock may have been set back
+	} else {
+		e.lastTS++
+	}
 	slot, err := b.Slot(uint64(len(e.log()))+1, e.lastTS)
 	if err != nil {
 		panic("invariant: " + err.Error())

@@ -136,12 +136,12 @@ func (r *faultRun) untold() string {
 	p := r.live()[0]
 	for _, e := range r.engines {
 		d, _ := p.index.Digest(e.stream)
-		top, lives := max(d.Context.Floor, topOf(d.Context.Above)), []int(nil)
+		top, life := max(d.Context.Floor, topOf(d.Context.Above)), 0
 		if a := e.said[d.Context.Epoch]; a != nil {
-			lives = a.lives
+			life = a.life
 		}
-		if !p.index.Quarantined(e.stream) && (!slices.Contains(lives, e.life) || top != uint64(len(e.log()))) {
-			return fmt.Sprintf("%s: process %d is at slot %d, %s knows process %v to slot %d", e.name, e.life, len(e.log()), p.name, lives, top)
+		if !p.index.Quarantined(e.stream) && (life != e.life || top != uint64(len(e.log()))) {
+			return fmt.Sprintf("%s: process %d is at slot %d, %s knows process %v to slot %d", e.name, e.life, len(e.log()), p.name, life, top)
 		}
 	}
 	return ""
@@ -236,7 +236,6 @@ func (r *faultRun) finish() {
 		r.equalsTruth(e)
 		r.noHastyLoss(e)
 		r.nothingLost(e)
-		r.recovered(e)
 	}
 	r.noEcho()
 	before := r.slotFrames()
@@ -293,7 +292,7 @@ func (r *faultRun) equalsTruth(e *faultEngine) {
 	p := r.live()[0]
 	d, _ := p.index.Digest(e.stream)
 	c := &d.Context
-	if p.index.Quarantined(e.stream) || e.mixed(c.Epoch) {
+	if p.index.Quarantined(e.stream) {
 		return
 	}
 	if len(c.Voids) > 0 || c.Anchor != 1 {

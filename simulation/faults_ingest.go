@@ -5,13 +5,12 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/router/kvevents"
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
 
 // Times of ingest, ms, as in package router.
 const (
 	letGoMs      = 3_000 // an owner no more goes on listening so long
-	refusedMs    = 3_000 // delivering only outranked slots, before it follows anew
 	staleOwnerMs = 1_500
 )
 
@@ -20,14 +19,11 @@ const (
 type follower struct {
 	peer   *faultPeer
 	engine *faultEngine
-	track  *kvevents.Tracker
-	began  int64 // the tracker's time 0, as in kvevents.Subscriber
+	track  *follow.Tracker
+	began  int64 // the tracker's time 0, as in follow.Subscriber
 	first  bool
-	lostAt int64 // since when this peer is no owner; 0: it is one
-	// refused is since when all it delivers is of an outranked epoch; 0: not.
-	refused int64
-	proofs  map[proof]bool // what it was told, see witness
-	top     int            // highest slot known of the epoch followed, before the last step
+	lostAt int64  // since when this peer is no owner; 0: it is one
+	knew   uint64 // highest epoch that its peer knew before the last step
 
 	up     bool
 	conn   int   // numbers connections; what an old one carries is gone
@@ -56,14 +52,10 @@ func (p *faultPeer) reconcile(now int64) {
 		f := p.follows[e.stream]
 		switch {
 		case f == nil && rank >= 0:
-			f = &follower{peer: p, engine: e, track: kvevents.NewTracker(e.replay > 0), began: now, first: rank == 0, proofs: map[proof]bool{}}
+			f = &follower{peer: p, engine: e, track: follow.New(e.replay > 0), began: now, first: rank == 0}
 			p.follows[e.stream] = f
 			f.connect()
 		case f == nil:
-		case f.refused != 0 && now-f.refused > refusedMs: // followed anew at the next look
-			f.conn++
-			f.replay++
-			delete(p.follows, e.stream)
 		case rank >= 0:
 			f.first, f.lostAt = rank == 0, 0
 		case f.lostAt == 0:
@@ -94,7 +86,30 @@ func (f *follower) connect() {
 			return
 		}
 		f.up = true
-		f.peer.do(func() { f.step(kvevents.Connected{}) })
+		f.peer.do(func() { f.step(follow.Connected{}) })
+		f.identify(conn)
+	})
+}
+
+// identify asks the engine when it started, until it answers. What it answers
+// counts while the connection stands.
+func (f *follower) identify(conn int) {
+	f.peer.run.after(2*f.delay()+f.peer.run.net.rng.Int64N(30), func() {
+		switch {
+		case f.conn != conn || !f.peer.alive:
+		case !f.hears():
+			f.peer.run.after(200, func() { f.identify(conn) })
+		default:
+			told := follow.Identified{}
+			if f.engine.tells {
+				told.Start = f.engine.starts[f.engine.life-1]
+			}
+			f.peer.do(func() {
+				if f.conn == conn {
+					f.step(told)
+				}
+			})
+		}
 	})
 }
 
@@ -108,7 +123,10 @@ func (f *follower) connectAgain(conn int) func() {
 
 // disconnect ends the connection; what was on its way is lost.
 func (f *follower) disconnect() {
-	f.up = false
+	if f.up {
+		f.up = false
+		f.peer.do(func() { f.step(follow.Disconnected{}) })
+	}
 	f.connect()
 }
 
@@ -133,38 +151,27 @@ func (f *follower) arrive(s crdt.Slot, late int64) {
 	r.after(at-r.now+late, func() {
 		f.peer.do(func() {
 			if f.conn == conn {
-				f.step(kvevents.Live{Slot: s})
+				f.step(follow.Live{Slot: s})
 			}
 		})
 	})
 }
 
-func (f *follower) tick() { f.step(kvevents.Tick{}) }
+func (f *follower) tick() { f.step(follow.Tick{}) }
 
 // step feeds the tracker and does what it says.
-func (f *follower) step(ev kvevents.TrackerEvent) {
+func (f *follower) step(ev follow.Event) {
 	p, now := f.peer, f.peer.now()
-	var prior kvevents.Prior
-	if k, ok := p.index.Prior(f.engine.stream); ok {
-		prior = kvevents.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS, FirstSeq: k.First, FirstTS: k.FirstTS, Shadows: k.Shadows}
-	}
-	f.top = int(f.known(&prior))
-	switch ev := ev.(type) {
-	case kvevents.Live:
-		f.witness(&ev.Slot, &prior)
-	case kvevents.Replayed:
-		f.witness(&ev.Slot, &prior)
-	}
+	k, _ := p.index.Prior(f.engine.stream)
+	prior := follow.Prior{Epoch: k.Epoch, Fence: k.Fence, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS}
 	before := f.track.Epoch()
+	f.knew = max(k.Epoch, k.Fence)
 	out := f.track.Step(now-f.began, prior, ev)
 	p.run.oneName(f, before, &prior, &out)
-	if out.Minted {
-		p.run.trace(p.name, "mints epoch %d of %s at slot %d", out.Epoch, f.engine.name, out.Anchor)
+	if out.Opened {
+		p.run.trace(p.name, "names process %d of %s epoch %d", f.engine.life, f.engine.name, out.Epoch)
 	}
-	if out.Revive != 0 {
-		f.revive(&out, now)
-	}
-	if len(out.Deliver) > 0 {
+	if len(out.Deliver) > 0 || out.Opened {
 		f.deliver(&out, now)
 	}
 	if len(out.Exhausted) > 0 {
@@ -176,41 +183,24 @@ func (f *follower) step(ev kvevents.TrackerEvent) {
 	if out.Replay != nil {
 		f.play(*out.Replay)
 	}
-}
-
-// revive brings an outranked incarnation back.
-func (f *follower) revive(out *kvevents.Output, now int64) {
-	p, e := f.peer, f.engine
-	before, _ := p.index.Prior(e.stream)
-	d, ok := p.index.Revive(e.stream, out.Revive, out.Anew, now)
-	p.run.trace(p.name, "takes epoch %d of %s up again as %d: %v", out.Revive, e.name, d.Epoch, ok)
-	if !ok {
-		return
-	}
-	e.unite(d.Epoch, out.Revive, before.Epoch)
-	if len(d.Slots) > 0 {
-		p.ingests = true
-		p.run.spread(e.stream, d.Epoch, d.Slots)
-		p.step(gossip.Ingested{Stream: e.stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: now, First: true})
+	if out.HangUp {
+		p.run.trace(p.name, "hangs up on %s", f.engine.name)
+		f.up = false
+		f.connect()
 	}
 }
 
 // deliver is the event path: slots -> index -> mesh.
-func (f *follower) deliver(out *kvevents.Output, now int64) {
+func (f *follower) deliver(out *follow.Output, now int64) {
 	p, id := f.peer, f.engine.stream
 	p.run.noteEpoch(f, out)
 	d := crdt.Delta{Stream: id, Epoch: out.Epoch, Anchor: out.Anchor, Slots: out.Deliver}
 	res := p.index.Apply(&d, now)
-	if !res.Stale {
-		f.refused = 0
-	} else if f.refused == 0 {
-		f.refused = now
-	}
 	if res.Stale || res.Overflow {
 		p.run.trace(p.name, "%d slots of %s not taken: stale %v, overflow %v", len(d.Slots), f.engine.name, res.Stale, res.Overflow)
 		return
 	}
-	if res.NewSlots == 0 && !res.NewEpoch && !res.Merged {
+	if res.NewSlots == 0 && !res.NewEpoch {
 		return // a repeat, or what another owner told first
 	}
 	p.ingests = true
@@ -219,7 +209,7 @@ func (f *follower) deliver(out *kvevents.Output, now int64) {
 }
 
 // play answers a replay request: it is lossy, and its end may not be heard.
-func (f *follower) play(ask kvevents.ReplayFrom) {
+func (f *follower) play(ask follow.ReplayFrom) {
 	r, run, life := f.peer.run, f.replay, f.engine.life
 	wait := 2 * f.delay()
 	if ask.Again {
@@ -253,11 +243,11 @@ func (f *follower) replayed(run int, slots []crdt.Slot, complete bool) {
 	f.peer.do(func() {
 		for _, s := range slots {
 			if f.replay == run {
-				f.step(kvevents.Replayed{Slot: s})
+				f.step(follow.Replayed{Slot: s})
 			}
 		}
 		if f.replay == run {
-			f.step(kvevents.ReplayEnded{Complete: complete})
+			f.step(follow.ReplayEnded{Complete: complete})
 		}
 	})
 }
@@ -270,7 +260,7 @@ func (p *faultPeer) missing(id crdt.StreamID, spans []crdt.Span) {
 	}
 	p.losses.Absent(id, prior.Epoch, spans, p.now())
 	if f := p.follows[id]; f != nil {
-		f.step(kvevents.Wanted{Spans: spans})
+		f.step(follow.Wanted{Spans: spans})
 	}
 }
 

@@ -2,7 +2,7 @@ package simulation
 
 import (
 	"github.com/banyan-llm/banyan/crdt"
-	"github.com/banyan-llm/banyan/router/kvevents"
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
 
 // elders are the peers that were over their own join when another one started,
@@ -41,8 +41,8 @@ func (r *faultRun) meetElders(p *faultPeer) {
 // lifeNamed is the process that an epoch is the name of; 0 if there is none or
 // more than one.
 func (e *faultEngine) lifeNamed(epoch uint64) int {
-	if a := e.said[epoch]; a != nil && len(a.lives) == 1 && a.lives[0] != ghostLife {
-		return a.lives[0]
+	if a := e.said[epoch]; a != nil {
+		return a.life
 	}
 	return 0
 }
@@ -60,24 +60,24 @@ func (r *faultRun) notePartings(x *faultPeer) {
 
 // oneName checks that a running process keeps its name: an owner that begins to
 // follow one takes over what the mesh calls it, unless nobody is left to tell,
-// the stream was taken for restarted when it was not, or is in quarantine.
-func (r *faultRun) oneName(f *follower, before uint64, prior *kvevents.Prior, out *kvevents.Output) {
+// the engine does not tell when it started, or the stream is in quarantine.
+func (r *faultRun) oneName(f *follower, before uint64, prior *follow.Prior, out *follow.Output) {
 	e, epoch := f.engine, f.track.Epoch()
 	if epoch == before || epoch == 0 {
 		return
 	}
 	life := e.lifeNamed(epoch)
-	if out.Minted && len(out.Deliver) > 0 {
-		life = e.lifeOf(&out.Deliver[0])
+	if out.Opened {
+		life = e.life
 	}
-	if life <= 0 || len(e.ghosts) > 0 || f.track.Stats().Quarantine > 0 || f.peer.index.Quarantined(e.stream) {
+	if life <= 0 || !e.tells || f.track.Stats().Quarantine > 0 || f.peer.index.Quarantined(e.stream) {
 		return
 	}
 	if e.lifeNamed(prior.Epoch) != life && !f.peer.wasTold(e, life) {
 		return
 	}
 	r.checked("OneName")
-	if out.Minted {
+	if out.Opened && e.lifeNamed(epoch) != life {
 		r.violate("OneName", f.peer, "process %d of %s is named again, as %d: the mesh had a name for it, and nobody was kept from telling", life, e.name, epoch)
 	}
 }

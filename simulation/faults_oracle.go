@@ -125,13 +125,13 @@ func (o *oracle) sum() (count, facts uint64) {
 }
 
 // depths are how many blocks of a prompt are held from its start on, per class
-// of tiers, by the handles that some lives of the engine give them. With strict
+// of tiers, by the handles that a process gives them. With strict
 // only those count whose key can be known.
-func (o *oracle) depths(lives []int, p *prompt, strict bool) (gpu, cpu, any int) {
+func (o *oracle) depths(life int, p *prompt, strict bool) (gpu, cpu, any int) {
 	n := [crdt.Tiers]int{-1, -1, -1}
 	for i, node := range p.nodes {
 		for class := range n {
-			if n[class] < 0 && !o.holds(lives, node, class, strict) {
+			if n[class] < 0 && !o.holds(life, node, class, strict) {
 				n[class] = i
 			}
 		}
@@ -144,23 +144,14 @@ func (o *oracle) depths(lives []int, p *prompt, strict bool) (gpu, cpu, any int)
 	return n[0], n[1], n[2]
 }
 
-func (o *oracle) holds(lives []int, node uint64, class int, strict bool) bool {
-	for _, life := range lives {
-		if f := o.facts[handleIn(life, node)]; f != nil && (f.linked || !strict) && o.anyOf(f, class) {
-			return true
-		}
-	}
-	return false
+func (o *oracle) holds(life int, node uint64, class int, strict bool) bool {
+	f := o.facts[handleIn(life, node)]
+	return f != nil && (f.linked || !strict) && o.anyOf(f, class)
 }
 
 // stored reports whether some known slot stored a block.
-func (o *oracle) stored(lives []int, node uint64) bool {
-	for _, life := range lives {
-		if o.ever[handleIn(life, node)] {
-			return true
-		}
-	}
-	return false
+func (o *oracle) stored(life int, node uint64) bool {
+	return o.ever[handleIn(life, node)]
 }
 
 func (o *oracle) anyOf(f *oracleFact, class int) bool {

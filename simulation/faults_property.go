@@ -21,8 +21,8 @@ func Properties() []Property {
 		{5, "NoResurrection", "nothing is shown that a known slot removed"},
 		{6, "NoPhantom", "nothing is shown that no known slot stored"},
 		{7, "GapSafety", "slots past a hole count at once"},
-		{8, "EpochFence", "epochs never fall and never name two processes that could be told apart"},
-		{9, "EpochOrder", "a newer process has the higher epoch; two names of one process lose nothing"},
+		{8, "EpochFence", "epochs never fall and never name two processes"},
+		{9, "EpochOrder", "a newer process has the higher epoch; the mesh knows no less than anybody did"},
 		{13, "Cleanup", "registers are held of live members and of nobody else"},
 		{14, "Bounded", "staged, unacknowledged and missing stay within limits"},
 		{16, "Codec", "no frame of a correct peer is rejected"},
@@ -34,7 +34,6 @@ func Properties() []Property {
 		{12, "EqualsTruth", "and equal to the engines' caches, if no batch was lost"},
 		{15, "NoEcho", "who ingests nothing sends slots only when asked; at rest nobody does; bytes <= c x slots x peers"},
 		{21, "HastyLoss", "only owners give slots up; nothing stays given up that a live peer has"},
-		{23, "ShadowRecovery", "what a false restart outranked is back"},
 		{24, "HealAfterReap", "all live peers are connected again"},
 		{25, "NonTransitiveLink", "also with a link that never comes back"},
 	}

@@ -20,9 +20,8 @@ func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 	return out
 }
 
-// forGood draws what is never healed: a peer that drains, a severed link, a
-// restart that never was, peers that start together. A restart that never was
-// counts as two new incarnations, so an engine has one or the other.
+// forGood draws what is never healed: a peer that drains, a severed link, an
+// engine's clock that is set, peers that start together.
 func (g *faultDraw) forGood(rng *rand.Rand) (out []Fault) {
 	g.rng = rng
 	if g.peers >= 4 && rng.IntN(3) == 0 {
@@ -33,8 +32,8 @@ func (g *faultDraw) forGood(rng *rand.Rand) (out []Fault) {
 	if g.peers >= 3 && rng.IntN(3) == 0 {
 		out = append(out, Fault{At: g.within(g.span), Verb: "drain", Peer: g.peer()})
 	}
-	if f := (Fault{At: g.within(g.span), Verb: "ghost", Target: g.replica()}); rng.IntN(4) == 0 && !g.restarted[f.Target] {
-		out = append(out, f)
+	for range rng.IntN(3) {
+		out = append(out, Fault{At: g.within(g.span), Verb: "clock", Target: g.replica(), Skew: g.within(2*time.Minute) - time.Minute})
 	}
 	if rng.IntN(3) == 0 { // several start at once, as when a deployment grows
 		f := Fault{At: g.within(g.span), Verb: "join"}

@@ -21,7 +21,7 @@ type Fault struct {
 	OneWay bool          // cut a>b
 	Target string        // r0, r1, … where the verb wants a replica
 	Factor float64       // slow: times; drop-events and repeat-events: share of batches
-	Skew   time.Duration // skew: clock minus true time
+	Skew   time.Duration // skew: clock minus true time; clock: what it is set by
 }
 
 // FaultVerbs is the closed list of what a faults file may say:
@@ -38,14 +38,14 @@ type Fault struct {
 //	suspect a>b        a takes b for dead
 //	skew a +3s         a's clock
 //	restart r0         an engine loses everything; with for= it is down so long
-//	ghost r0           a listener hears one batch of a process that is gone at once
+//	clock r0 -30s      an engine's clock is set, by so much, for good
 //	drop-events r0 .1  share of its batches each listener misses, replays too
 //	repeat-events r0 .1 share that comes twice, late
 //	lose r0            an owner declares lost what is missing, asking nobody
 func FaultVerbs() []string {
 	return []string{
 		"cut", "sever", "break", "slow", "stall", "kill", "drain", "join", "suspect", "skew",
-		"restart", "ghost", "drop-events", "repeat-events", "lose",
+		"restart", "clock", "drop-events", "repeat-events", "lose",
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *Fault) args(args []string) error {
 		}
 		f.Peer = args[0]
 		return wantPeer(f.Peer)
-	case "restart", "ghost", "lose":
+	case "restart", "lose":
 		if err := count(args, 1, f.Verb+" REPLICA"); err != nil {
 			return err
 		}
@@ -139,6 +139,16 @@ func (f *Fault) args(args []string) error {
 		return wantReplica(f.Target)
 	case "slow", "skew":
 		return f.measuredPeer(args)
+	case "clock":
+		if err := count(args, 2, f.Verb+" REPLICA AMOUNT"); err != nil {
+			return err
+		}
+		var err error
+		if f.Skew, err = time.ParseDuration(args[1]); err != nil || f.Skew.Abs() > maxFaultSkew {
+			return fmt.Errorf("%q: want a time such as -30s, at most %v", args[1], maxFaultSkew)
+		}
+		f.Target = args[0]
+		return wantReplica(f.Target)
 	case "drop-events", "repeat-events":
 		if err := count(args, 2, f.Verb+" REPLICA SHARE"); err != nil {
 			return err
@@ -268,12 +278,12 @@ func (f Fault) String() string {
 		return s + " " + f.Peer + " " + f.Other
 	case "slow":
 		return s + " " + f.Peer + " " + strconv.FormatFloat(f.Factor, 'g', -1, 64) + "x"
-	case "skew":
+	case "skew", "clock":
 		sign := ""
 		if f.Skew >= 0 {
 			sign = "+"
 		}
-		return s + " " + f.Peer + " " + sign + f.Skew.String()
+		return s + " " + f.Peer + f.Target + " " + sign + f.Skew.String()
 	case "drop-events", "repeat-events":
 		return s + " " + f.Target + " " + strconv.FormatFloat(f.Factor, 'g', -1, 64)
 	case "join":

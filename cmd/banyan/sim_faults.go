@@ -109,7 +109,7 @@ func writeFaults(w io.Writer, r *simulation.FaultReport) error {
 	row("seed", "%d", r.Seed)
 	row("injected", "%s", injected(r))
 	row("peers, replicas", "%d at the end, %d", r.Peers, r.Replicas)
-	row("engine batches", "%d, %d lost for good, %d restarts, %d of them unnoticeable", r.Batches, r.Lost, r.Restarts, r.Mixed)
+	row("engine batches", "%d, %d lost for good, %d restarts", r.Batches, r.Lost, r.Restarts)
 	row("snapshots", "%d", r.Snapshots)
 	row("gossip", "%.1f MB", float64(r.GossipBytes)/1e6)
 	if r.Converged {

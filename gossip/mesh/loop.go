@@ -140,6 +140,9 @@ const rejectedFrame = "rejected frame"
 // so once per peer and cause.
 func (m *Mesh) refused(r gossip.Refused) {
 	args := []any{"peer", r.Peer.String(), "reason", r.Reason}
+	if r.Detail != "" {
+		args = append(args, "detail", r.Detail)
+	}
 	if l := m.link(r.Conn); l != nil {
 		m.refusals.refuse(causeOf(r.Reason), l.conn.RemoteAddr(), args...)
 		return

@@ -17,8 +17,9 @@ var errNoSeries = errors.New("metrics page holds no load series")
 // page is what a Prometheus text page told.
 type page struct {
 	scrape    crdt.Scrape
-	found     bool   // some load series was there
-	engine    string // whose names they are
+	found     bool    // some load series was there
+	engine    string  // whose names they are
+	started   float64 // of the process that serves the page, s since 1970; 0 not told
 	blockSize int
 	maxBlocks float64 // TensorRT-LLM's capacity, pages
 	ranks     int     // data-parallel ranks on the page, 0 to ranks-1; 0: not several
@@ -86,6 +87,9 @@ func parseRank(body []byte, rank int) (p page, lone int) {
 // take books one series. Under Ray colons are underscores and a prefix is
 // added; both spellings are brought to one.
 func (p *page) take(name, labels string, value float64) {
+	if name == "process_start_time_seconds" {
+		p.started = value
+	}
 	words := strings.ReplaceAll(strings.TrimPrefix(name, "ray_"), "_", ":")
 	engine, series, _ := strings.Cut(words, ":")
 	if engine != vllm && engine != sglang && engine != trtllm {

@@ -123,7 +123,6 @@ func (x *Index) Apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
 		got.Conflicts += out.Conflicts
 		got.Invalid += out.Invalid
 		got.NewEpoch = got.NewEpoch || out.NewEpoch
-		got.Merged = got.Merged || out.Merged
 		out = got
 		if len(slots) == 0 || out.Stale || out.Quarantined || out.Overflow {
 			return out

@@ -264,26 +264,26 @@ type Prior struct {
 	Floor  uint64
 	Last   uint64 // highest known slot
 	LastTS int64  // its engine time, microseconds
-	// First is the lowest slot that came here, but for those of a snapshot's
-	// base; 0 none.
-	First   uint64
-	FirstTS int64 // its engine time
-	// Shadows are the epochs outranked within the last minute that Revive can
-	// bring back; mostly none.
-	Shadows []uint64
+	Fence  uint64 // no epoch below it is taken; also while nothing else is known
 }
 
 // Prior returns what is known; ok is false if nothing is.
 func (x *Index) Prior(id crdt.StreamID) (p Prior, ok bool) {
 	s := x.settled(id)
 	defer x.mu.Unlock()
-	if s == nil || s.Epoch() == 0 {
+	if s == nil {
 		return Prior{}, false
+	}
+	if s.Epoch() == 0 {
+		return Prior{Fence: s.Fence()}, false
 	}
 	c := s.Context()
 	last, ts := s.Last()
-	first, firstTS := s.First()
-	return Prior{Epoch: c.Epoch, Anchor: c.Anchor, Floor: c.Floor, Last: max(last, c.Floor), LastTS: ts, First: first, FirstTS: firstTS, Shadows: s.Shadows()}, true
+	p = Prior{Epoch: c.Epoch, Anchor: c.Anchor, Floor: c.Floor, LastTS: ts, Fence: s.Fence()}
+	if p.Last = last; c.Floor >= c.Anchor {
+		p.Last = max(last, c.Floor)
+	}
+	return p, true
 }
 
 // Holes lists the missing ranges of a stream.

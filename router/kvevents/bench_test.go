@@ -2,7 +2,6 @@ package kvevents
 
 import (
 	"encoding/binary"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,24 +62,10 @@ func BenchmarkDecodePack(b *testing.B) {
 	}
 }
 
-// BenchmarkTracker is the cost of one live slot.
-func BenchmarkTracker(b *testing.B) {
-	tr := NewTracker(false)
-	seq := uint64(0)
-	b.ReportAllocs()
-	for b.Loop() {
-		seq++
-		if out := tr.Step(1000, Prior{}, Live{slot(1, seq)}); len(out.Deliver) != 1 {
-			b.Fatal(fmt.Sprint(seq, out))
-		}
-	}
-}
-
 // countSink counts slots.
 type countSink struct{ slots, deliveries atomic.Int64 }
 
 func (s *countSink) Prior(crdt.StreamID) (Prior, bool)            { return Prior{}, false }
-func (s *countSink) Revive(Revival)                               {}
 func (s *countSink) Exhausted(crdt.StreamID, uint64, []crdt.Span) {}
 func (s *countSink) Deliver(d Delivery) {
 	s.slots.Add(int64(len(d.Slots)))

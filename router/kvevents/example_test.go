@@ -3,7 +3,6 @@ package kvevents_test
 import (
 	"fmt"
 
-	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/kvevents"
 )
@@ -26,22 +25,6 @@ func Example() {
 	slot, packed, err := packer.Pack(pushed.Seq+1, pushed.Batch)
 	fmt.Println(pushed.Replica, slot.Seq, packed.Stored, err)
 	// Output: r0 1 2 <nil>
-}
-
-// A tracker turns numbers and times into incarnations.
-func ExampleTracker() {
-	t := kvevents.NewTracker(false)
-	show := func(seq uint64, ts int64) {
-		out := t.Step(0, kvevents.Prior{}, kvevents.Live{Slot: crdt.Slot{Seq: seq, TS: ts}})
-		fmt.Println("slot", seq, "epoch", out.Epoch, "new", out.Minted)
-	}
-	show(4, 5_000_000)
-	show(5, 5_100_000)
-	show(1, 9_000_000) // a smaller number with a later time: restarted
-	// Output:
-	// slot 4 epoch 5000 new true
-	// slot 5 epoch 5000 new false
-	// slot 1 epoch 9000 new true
 }
 
 func ExampleTopicHost() {

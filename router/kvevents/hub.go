@@ -72,10 +72,24 @@ func (h *Hub) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if m.Kind == zmtp.Down {
+			h.ended(m)
+		}
 		if m.Kind != zmtp.Data || len(m.Frames) == 0 {
 			continue // a stream learns of a new connection by its first message
 		}
 		if s := h.route(m.Frames); s != nil {
+			s.Feed(m)
+		}
+	}
+}
+
+// ended tells every stream that a connection ended; it was one's.
+func (h *Hub) ended(m zmtp.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ranks := range h.streams {
+		for _, s := range ranks {
 			s.Feed(m)
 		}
 	}

@@ -55,7 +55,7 @@ func TestKindsOfCacheGroups(t *testing.T) {
 
 func TestSubscriberTellsOfAnUnknownCacheGroup(t *testing.T) {
 	e := startEngine(t, true)
-	s := follow(t, e, newRecordSink(), false)
+	s := followEngine(t, e, newRecordSink(), false)
 	e.ready(t)
 	for i, kind := range []string{"full_attention", "holographic"} {
 		e.pub.Send([]byte("kv@"), binary.BigEndian.AppendUint64(nil, uint64(i)), encodeKind(kind))

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
@@ -38,7 +39,7 @@ type player struct {
 }
 
 // start asks for all batches from a slot on. The one before must be stopped.
-func (p *player) start(ctx context.Context, ask ReplayFrom) {
+func (p *player) start(ctx context.Context, ask follow.ReplayFrom) {
 	p.run++
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.ended = make(chan struct{})
@@ -61,7 +62,7 @@ func (p *player) stop() {
 }
 
 // play runs one attempt and says how it ended.
-func (p *player) play(ctx context.Context, run uint64, ask ReplayFrom) {
+func (p *player) play(ctx context.Context, run uint64, ask follow.ReplayFrom) {
 	if ask.Again {
 		t := time.NewTimer(againAfter/2 + rand.N(againAfter))
 		defer t.Stop()

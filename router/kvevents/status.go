@@ -4,18 +4,20 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
 
 // Status is one stream as `banyan status` shows it.
 type Status struct {
 	Stream     crdt.StreamID
 	Engine     Engine
-	State      string // connecting, fresh, seeking, verifying, following, quarantined, unusable, polling
+	State      string // connecting, fresh, asking, seeking, verifying, catching up, following, quarantined, unusable, polling
 	Connected  bool
 	Since      time.Time // when Connected last changed
 	Reconnects uint64
 	LastError  string
 	Epoch      uint64
+	Start      uint64    // start time of the engine's process, or of its first batch, ms since 1970; 0 not known
 	LastSeq    uint64    // highest slot seen
 	LastEvent  time.Time // when the last batch came; zero: none yet
 	Layout     Layout
@@ -23,7 +25,7 @@ type Status struct {
 	Unusable   string // why events cannot be used, and the cure; empty if they can
 	Warning    string // what an operator should know although they are used; empty: nothing
 	Counters   Counters
-	Tracker    TrackerStats
+	Tracker    follow.Stats
 }
 
 // Counters counts what a stream's shell did. All only grow.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
@@ -23,6 +24,7 @@ const (
 	inboxBytes    = 64 << 20               // and their bytes
 	playedBytes   = 64 << 20               // bytes of replayed batches ahead of the tracker
 	playedItems   = 256                    // replayed batches ahead of the tracker
+	wantedSpans   = 256                    // ranges of slots to be asked for
 	deliverSlots  = 64                     // slots gathered into one delivery, if they are there
 )
 
@@ -37,6 +39,10 @@ type Config struct {
 	Grid   int
 	Hasher *radix.Hasher
 	Sink   Sink
+
+	// Start asks the engine when its process started, ms since 1970; 0 if it
+	// answers and offers none. After an error it is asked again. nil: never asked.
+	Start func(context.Context) (uint64, error)
 
 	ReplayTimeout time.Duration // one attempt; default 2 s
 	ZMTP          zmtp.Options
@@ -54,17 +60,20 @@ type Subscriber struct {
 
 	mu     sync.Mutex
 	sub    *zmtp.Sub // the dialed connection, once Run began
-	wanted spans
+	wanted follow.Spans
 	status Status
 
 	// Below belongs to Run's goroutine.
 	decoder Decoder
 	packer  *Packer
-	tracker *Tracker
+	tracker *follow.Tracker
 	began   time.Time // the tracker's time 0: setting the wall clock does not move it
 	fit     fitness
-	strange bool   // an unknown cache group was logged
-	conn    uint64 // the connection messages are taken from
+	strange bool               // an unknown cache group was logged
+	conn    uint64             // the connection messages are taken from
+	asking  context.CancelFunc // ends the question who is at its other end
+	answers chan identity
+	asks    sync.WaitGroup
 	player  player
 	ready   Delivery // gathered, not yet delivered
 	log     hclog.Logger
@@ -99,7 +108,9 @@ func NewSubscriber(cfg Config) (*Subscriber, error) {
 		inbox:   make(chan zmtp.Message, inboxMessages),
 		room:    semaphore.NewWeighted(inboxBytes),
 		asked:   make(chan struct{}, 1),
-		tracker: NewTracker(cfg.Replay != ""),
+		tracker: follow.New(cfg.Replay != ""),
+		asking:  func() {},
+		answers: make(chan identity),
 		began:   time.Now(),
 		player: player{
 			endpoint: cfg.Replay, timeout: cfg.ReplayTimeout, opt: cfg.ZMTP,
@@ -123,6 +134,8 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		live.Go(func() { s.receive(ctx, sub) })
 	}
 	defer s.player.stop()
+	defer s.asks.Wait()
+	defer func() { s.asking() }()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
@@ -134,9 +147,11 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		case p := <-s.player.items:
 			s.played(ctx, p)
 		case <-s.asked:
-			s.step(ctx, Wanted{s.takeWanted()}, time.Now())
+			s.step(ctx, follow.Wanted{Spans: s.takeWanted()}, time.Now())
+		case a := <-s.answers:
+			s.answered(ctx, a)
 		case now := <-tick.C:
-			s.step(ctx, Tick{}, now)
+			s.step(ctx, follow.Tick{}, now)
 		}
 		s.drain(ctx)
 		s.deliver()
@@ -158,7 +173,7 @@ func (s *Subscriber) drain(ctx context.Context) {
 }
 
 // gather adds slots to the delivery being made up.
-func (s *Subscriber) gather(out *Output, at time.Time) {
+func (s *Subscriber) gather(out *follow.Output, at time.Time) {
 	if s.ready.Epoch != out.Epoch {
 		s.deliver()
 	}
@@ -225,9 +240,9 @@ func (s *Subscriber) Feed(m zmtp.Message) {
 func (s *Subscriber) Fetch(want []crdt.Span) {
 	s.mu.Lock()
 	for _, sp := range want {
-		s.wanted.add(sp.From, sp.To)
+		s.wanted.Add(sp.From, sp.To)
 	}
-	s.wanted.trimHigh(knownSpans)
+	s.wanted.TrimHigh(wantedSpans)
 	s.mu.Unlock()
 	select {
 	case s.asked <- struct{}{}:
@@ -250,16 +265,23 @@ func (s *Subscriber) message(ctx context.Context, m zmtp.Message) {
 	s.room.Release(weight(m.Frames, inboxBytes))
 	switch {
 	case m.Conn < s.conn:
-		s.count(func(c *Counters) { c.Late++ })
+		if m.Kind == zmtp.Data {
+			s.count(func(c *Counters) { c.Late++ })
+		}
 		return
+	case m.Kind == zmtp.Down && m.Conn > s.conn:
+		return // of another engine, or one that said nothing
 	case m.Kind == zmtp.Down:
+		s.asking()
+		s.step(ctx, follow.Disconnected{}, m.At)
 		return
 	case m.Kind == zmtp.Up || m.Conn > s.conn:
 		s.conn, s.fit = m.Conn, fitness{}
 		s.mu.Lock()
 		s.status.Warning = "" // it may be another engine now
 		s.mu.Unlock()
-		s.step(ctx, Connected{}, m.At)
+		s.step(ctx, follow.Connected{}, m.At)
+		s.ask(ctx)
 	}
 	if m.Kind != zmtp.Data {
 		return
@@ -276,9 +298,9 @@ func (s *Subscriber) message(ctx context.Context, m zmtp.Message) {
 		s.count(func(c *Counters) { c.Unapplied++ })
 		s.publish()
 	case ok:
-		s.step(ctx, Live{slot}, m.At)
+		s.step(ctx, follow.Live{Slot: slot}, m.At)
 	default:
-		s.step(ctx, Undecodable{f.Seq + 1}, m.At)
+		s.step(ctx, follow.Undecodable{Seq: f.Seq + 1}, m.At)
 	}
 }
 
@@ -293,7 +315,7 @@ func (s *Subscriber) played(ctx context.Context, p played) {
 			s.count(func(c *Counters) { c.ReplayFailures++ })
 			s.log.Debug("replay broke off", "error", p.err)
 		}
-		s.step(ctx, ReplayEnded{p.complete}, p.at)
+		s.step(ctx, follow.ReplayEnded{Complete: p.complete}, p.at)
 		return
 	}
 	slot, ok := s.slot(p.frame, p.at)
@@ -301,9 +323,9 @@ func (s *Subscriber) played(ctx context.Context, p played) {
 	switch {
 	case s.fit.unusable():
 	case ok:
-		s.step(ctx, Replayed{slot}, p.at)
+		s.step(ctx, follow.Replayed{Slot: slot}, p.at)
 	default:
-		s.step(ctx, Undecodable{p.frame.Seq + 1}, p.at)
+		s.step(ctx, follow.Undecodable{Seq: p.frame.Seq + 1}, p.at)
 	}
 }
 
@@ -337,17 +359,16 @@ func (s *Subscriber) slot(f Frame, at time.Time) (crdt.Slot, bool) {
 }
 
 // step feeds the tracker and does what it says.
-func (s *Subscriber) step(ctx context.Context, ev TrackerEvent, at time.Time) {
+func (s *Subscriber) step(ctx context.Context, ev follow.Event, at time.Time) {
 	before := s.tracker.Phase()
 	prior, _ := s.cfg.Sink.Prior(s.cfg.Stream)
 	out := s.tracker.Step(time.Since(s.began).Milliseconds(), prior, ev)
-	if out.Minted {
-		s.log.Info("new incarnation", "epoch", out.Epoch, "anchor", out.Anchor)
-	}
-	if out.Revive != 0 {
+	if out.Opened {
 		s.deliver()
-		s.log.Info("incarnation taken up again", "was", out.Revive, "epoch", out.Epoch)
-		s.cfg.Sink.Revive(Revival{Stream: s.cfg.Stream, Epoch: out.Revive, Anew: out.Anew})
+		s.log.Info("another process of the engine", "epoch", out.Epoch)
+		if len(out.Deliver) == 0 { // what it cached before is gone already
+			s.cfg.Sink.Deliver(Delivery{Stream: s.cfg.Stream, Epoch: out.Epoch, ReceivedAt: at})
+		}
 	}
 	if len(out.Deliver) > 0 {
 		s.gather(&out, at)
@@ -363,8 +384,11 @@ func (s *Subscriber) step(ctx context.Context, ev TrackerEvent, at time.Time) {
 	if out.Replay != nil {
 		s.player.start(ctx, *out.Replay)
 	}
-	if before != Quarantined && s.tracker.Phase() == Quarantined {
-		s.log.Error("too many incarnations: two engines behind one address? events are ignored for a minute")
+	if out.HangUp {
+		s.hangUp()
+	}
+	if before != follow.Quarantined && s.tracker.Phase() == follow.Quarantined {
+		s.log.Error("the engine behind this address changed three times in a minute: two engines behind one address? Its events are ignored for a minute; give each engine an address of its own")
 	}
 	s.publish()
 }
@@ -387,6 +411,7 @@ func (s *Subscriber) publish() {
 	case s.status.Unusable == "":
 		s.status.Unusable = s.pack.Cure(s.fit.size)
 	}
+	s.status.Start = follow.StartOf(s.tracker.Epoch())
 	s.status.Epoch, s.status.LastSeq = s.tracker.Epoch(), s.tracker.LastSeq()
 	s.status.Tracker = s.tracker.Stats()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
@@ -126,7 +127,7 @@ func (e *fakeEngine) lost(seq uint64) bool {
 type recordSink struct {
 	mu    sync.Mutex
 	slots map[uint64]map[uint64]crdt.Slot
-	gone  spans
+	gone  follow.Spans
 	prior Prior
 }
 
@@ -157,13 +158,11 @@ func (s *recordSink) Deliver(d Delivery) {
 	}
 }
 
-func (s *recordSink) Revive(Revival) {}
-
 func (s *recordSink) Exhausted(_ crdt.StreamID, _ uint64, gone []crdt.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sp := range gone {
-		s.gone.add(sp.From, sp.To)
+		s.gone.Add(sp.From, sp.To)
 	}
 }
 
@@ -171,9 +170,9 @@ func (s *recordSink) Exhausted(_ crdt.StreamID, _ uint64, gone []crdt.Span) {
 func (s *recordSink) have(epoch uint64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var set spans
+	var set follow.Spans
 	for seq := range s.slots[epoch] {
-		set.add(seq, seq)
+		set.Add(seq, seq)
 	}
 	return spanNames(set)
 }
@@ -184,7 +183,7 @@ func (s *recordSink) lost() string {
 	return spanNames(s.gone)
 }
 
-func spanNames(set spans) string {
+func spanNames(set follow.Spans) string {
 	var parts []string
 	for _, sp := range set {
 		if sp.From == sp.To {
@@ -196,8 +195,8 @@ func spanNames(set spans) string {
 	return strings.Join(parts, " ")
 }
 
-// follow runs a subscriber until the test ends.
-func follow(t testing.TB, e *fakeEngine, sink Sink, replay bool) *Subscriber {
+// followEngine runs a subscriber until the test ends.
+func followEngine(t testing.TB, e *fakeEngine, sink Sink, replay bool) *Subscriber {
 	cfg := Config{
 		Stream: "http://127.0.0.1:8000#0", Events: "tcp://" + e.live, Grid: 16, Hasher: testHasher,
 		Sink: sink, ZMTP: quickZMTP, Topic: "kv@",
@@ -251,7 +250,7 @@ func TestSubscriberFollowsRestartsAndGaps(t *testing.T) {
 				e.emit(false) // before anybody listened
 			}
 			sink := newRecordSink()
-			s := follow(t, e, sink, true)
+			s := followEngine(t, e, sink, true)
 			e.ready(t)
 			e.emit(true)
 			first := uint64(1_000_000)
@@ -287,7 +286,7 @@ func TestSubscriberFollowsRestartsAndGaps(t *testing.T) {
 func TestSubscriberTellsWhatIsGone(t *testing.T) {
 	e := startEngine(t, false)
 	sink := newRecordSink()
-	s := follow(t, e, sink, true)
+	s := followEngine(t, e, sink, true)
 	e.ready(t)
 	e.emit(true)
 	waitFor(t, func() string { return sink.have(1_000_000) }, "1")
@@ -308,7 +307,7 @@ func TestSubscriberTakesOver(t *testing.T) {
 	}
 	sink := newRecordSink()
 	sink.prior = Prior{Epoch: 777, Anchor: 1, Floor: 3, LastSeq: 3, LastTS: 1002_000_000}
-	follow(t, e, sink, true)
+	followEngine(t, e, sink, true)
 	e.ready(t)
 	e.emit(true)
 	waitFor(t, func() string { return sink.have(777) }, "3-6") // the mesh's epoch, from its last slot on
@@ -317,7 +316,7 @@ func TestSubscriberTakesOver(t *testing.T) {
 func TestSubscriberSurvivesBrokenPayloads(t *testing.T) {
 	e := startEngine(t, true)
 	sink := newRecordSink()
-	s := follow(t, e, sink, true)
+	s := followEngine(t, e, sink, true)
 	e.ready(t)
 	e.emit(true)
 	waitFor(t, func() string { return sink.have(1_000_000) }, "1")
@@ -414,8 +413,10 @@ func TestSubscriberIgnoresReplacedConnection(t *testing.T) {
 		s.drain(context.Background())
 	}
 	message(1, 0, 1000)
-	message(2, 0, 2000) // the engine restarted and dialed again
-	message(1, 1, 1001) // what was left of the connection before
+	message(2, 0, 2000)                     // the engine restarted and dialed again
+	message(1, 1, 1001)                     // what was left of the connection before
+	s.began = s.began.Add(-5 * time.Second) // nothing proves that it is the same process, so it is another
+	s.step(context.Background(), follow.Tick{}, time.Now())
 	s.deliver()
 	if sink.have(1_000_000) != "1" || sink.have(2_000_000) != "1" || s.Status().Counters.Late != 1 {
 		t.Fatalf("have %s and %s, status %+v", sink.have(1_000_000), sink.have(2_000_000), s.Status())

@@ -27,8 +27,6 @@ type follower struct {
 
 func (f *follower) Prior(crdt.StreamID) (kvevents.Prior, bool) { return kvevents.Prior{}, false }
 
-func (f *follower) Revive(kvevents.Revival) {}
-
 func (f *follower) Exhausted(crdt.StreamID, uint64, []crdt.Span) {}
 
 func (f *follower) Deliver(d kvevents.Delivery) {

@@ -17,6 +17,12 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	var b strings.Builder
 	if _, off, _ := s.faults.flags(); !off {
+		if s.cfg.Engine == VLLM { // SGLang and TensorRT-LLM sum over processes and tell of none
+			s.mu.Lock()
+			start := s.launched
+			s.mu.Unlock()
+			fmt.Fprintf(&b, "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds %.3f\n", float64(start.UnixMilli())/1000)
+		}
 		for _, eng := range engines {
 			s.rankMetrics(&b, eng)
 		}

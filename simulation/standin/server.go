@@ -28,6 +28,7 @@ type Server struct {
 	events    string       // bound endpoints of rank 0, kept over restarts
 	replay    string
 	restarts  int
+	launched  time.Time // the start of the present process
 	closed    bool
 	done      chan struct{} // closed by Close
 	restartMu sync.Mutex    // one restart at a time; locked before mu
@@ -167,6 +168,7 @@ func (s *Server) launch() error {
 		s.events, s.replay = events, replay
 	}
 	s.inc = inc
+	s.launched = time.UnixMilli(max(time.Now().UnixMilli(), s.launched.UnixMilli()+1))
 	return nil
 }
 

@@ -40,6 +40,7 @@ type socket struct {
 	mu       sync.Mutex
 	state    State
 	lastConn uint64
+	endLast  context.CancelFunc // ends connection lastConn
 }
 
 // newSocket makes a socket whose goroutines run under the returned context.
@@ -147,20 +148,43 @@ func (s *socket) run(ctx context.Context, nc net.Conn, serve func(context.Contex
 	if c.beats() {
 		s.wg.Go(func() { c.heartbeat(ctx) })
 	}
-	id := s.connected()
+	id := s.connected(cancel)
 	err = serve(ctx, c, id)
 	s.disconnected(err)
 }
 
-// connected counts a finished handshake and numbers the connection.
-func (s *socket) connected() uint64 {
+// connected counts a finished handshake and numbers the connection, which end
+// ends.
+func (s *socket) connected(end context.CancelFunc) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.Connects++
 	s.state.Conns++
 	s.setUpLocked(true)
 	s.lastConn++
+	s.endLast = end
 	return s.lastConn
+}
+
+// Stands reports whether connection id is up and the newest.
+func (s *socket) Stands(id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastConn == id && s.state.Conns > 0
+}
+
+// HangUp ends connection id if it is the newest. A socket that dials makes
+// another one.
+func (s *socket) HangUp(id uint64) {
+	s.mu.Lock()
+	end := s.endLast
+	if s.lastConn != id {
+		end = nil
+	}
+	s.mu.Unlock()
+	if end != nil {
+		end()
+	}
 }
 
 // disconnected counts a connection's end.

@@ -1,4 +1,4 @@
-package kvevents
+package follow
 
 import (
 	"slices"
@@ -6,17 +6,17 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 )
 
-// spans is a set of slot numbers: ascending, disjoint, not touching.
-type spans []crdt.Span
+// Spans is a set of slot numbers: ascending, disjoint, not touching.
+type Spans []crdt.Span
 
-// has reports whether seq is in the set. O(log n).
-func (s spans) has(seq uint64) bool {
+// Has reports whether seq is in the set. O(log n).
+func (s Spans) Has(seq uint64) bool {
 	i := s.search(seq)
 	return i < len(s) && s[i].From <= seq
 }
 
 // search is the index of the first span that ends at or behind seq.
-func (s spans) search(seq uint64) int {
+func (s Spans) search(seq uint64) int {
 	i, _ := slices.BinarySearchFunc(s, seq, func(sp crdt.Span, seq uint64) int {
 		if sp.To < seq {
 			return -1
@@ -26,8 +26,8 @@ func (s spans) search(seq uint64) int {
 	return i
 }
 
-// add inserts [from, to]. O(1) at the end, else O(n).
-func (s *spans) add(from, to uint64) {
+// Add inserts [from, to]. O(1) at the end, else O(n).
+func (s *Spans) Add(from, to uint64) {
 	if from == 0 || to < from {
 		return
 	}
@@ -40,12 +40,12 @@ func (s *spans) add(from, to uint64) {
 	*s = slices.Replace(*s, lo, hi, crdt.Span{From: from, To: to})
 }
 
-// remove takes [from, to] out.
-func (s *spans) remove(from, to uint64) {
+// Remove takes [from, to] out.
+func (s *Spans) Remove(from, to uint64) {
 	if to < from {
 		return
 	}
-	var out spans
+	var out Spans
 	for _, sp := range *s {
 		if sp.To < from || sp.From > to {
 			out = append(out, sp)
@@ -61,28 +61,28 @@ func (s *spans) remove(from, to uint64) {
 	*s = out
 }
 
-// missing is [lo, hi] without the set.
-func (s spans) missing(lo, hi uint64) spans {
+// Missing is [lo, hi] without the set.
+func (s Spans) Missing(lo, hi uint64) Spans {
 	if lo == 0 || hi < lo {
 		return nil
 	}
-	out := spans{{From: lo, To: hi}}
+	out := Spans{{From: lo, To: hi}}
 	for _, sp := range s {
-		out.remove(sp.From, sp.To)
+		out.Remove(sp.From, sp.To)
 	}
 	return out
 }
 
-// trim closes the lowest holes until at most n spans are left.
-func (s *spans) trim(n int) {
+// Trim closes the lowest holes until at most n Spans are left.
+func (s *Spans) Trim(n int) {
 	if extra := len(*s) - n; extra > 0 {
 		(*s)[extra].From = (*s)[0].From
 		*s = slices.Delete(*s, 0, extra)
 	}
 }
 
-// count is how many numbers the set holds.
-func (s spans) count() uint64 {
+// Count is how many numbers the set holds.
+func (s Spans) Count() uint64 {
 	var n uint64
 	for _, sp := range s {
 		n += sp.To - sp.From + 1
@@ -90,8 +90,8 @@ func (s spans) count() uint64 {
 	return n
 }
 
-// trimHigh drops all but the n lowest spans.
-func (s *spans) trimHigh(n int) {
+// TrimHigh drops all but the n lowest Spans.
+func (s *Spans) TrimHigh(n int) {
 	if len(*s) > n {
 		*s = (*s)[:n]
 	}
