@@ -27,7 +27,7 @@ type Config struct {
 	Discovery DiscoveryConfig `yaml:"discovery"`
 	Ingest    IngestConfig    `yaml:"ingest"`
 	Drain     DrainConfig     `yaml:"drain"`
-	IsolateBy string          `yaml:"isolate_by" doc:"request header that names a tenant: goes into the namespace and on as cache_salt"`
+	IsolateBy string          `yaml:"isolate_by" doc:"request header that names a tenant: a keyed hash of it goes into the namespace and on as cache_salt"`
 	Grid      int             `yaml:"grid" doc:"tokens per block, one per mesh; must divide every event-fed engine's block size"`
 	Tokenizer string          `yaml:"tokenizer" doc:"prompt to keys: auto, engine or text"`
 	Policy    string          `yaml:"policy" doc:"routing policy; see README for the list"`

@@ -18,13 +18,23 @@ import (
 // clientEnv starts one peer that asks for keys in front of one replica.
 func clientEnv(t *testing.T) []string {
 	t.Helper()
+	return clientEnvOf(t, 1, "", 1)
+}
+
+// clientEnvOf starts some peers that ask for keys in front of some replicas.
+func clientEnvOf(t *testing.T, peers int, more string, replicas int) []string {
+	t.Helper()
 	key, line := router.NewKey("tester")
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(line+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	peers := meshWith(t, 1, fmt.Sprintf("auth: {keys_file: %q}\n", keys), replicaProcess(t, "r0"))
-	return append(os.Environ(), "BASE_URL=http://"+peers[0].said["http"]+"/v1", "API_KEY="+key)
+	var engines []*process
+	for i := range replicas {
+		engines = append(engines, replicaProcess(t, fmt.Sprintf("r%d", i)))
+	}
+	mesh := meshWith(t, peers, fmt.Sprintf("auth: {keys_file: %q}\n%s", keys, more), engines...)
+	return append(os.Environ(), "BASE_URL=http://"+mesh[0].said["http"]+"/v1", "OTHER_URL=http://"+mesh[peers-1].said["http"]+"/v1", "API_KEY="+key)
 }
 
 // fetchLimit bounds one try to fetch packages.
@@ -79,6 +89,28 @@ func TestOfficialGoClient(t *testing.T) {
 	run := exec.Command("go", "run", ".")
 	run.Dir, run.Env = "testdata/goclient", clientEnv(t)
 	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), "go client ok") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestOfficialPythonClients(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/pyclient")); err != nil {
+		t.Fatal(err)
+	}
+	python := os.Getenv("TEST_PYTHON") // one that has the clients, if set
+	if python == "" {
+		if err := fetch(dir, "python3", "-m", "venv", "venv"); err != nil {
+			t.Skipf("skipped: no virtual environment for Python: %v", err)
+		}
+		python = filepath.Join(dir, "venv", "bin", "python")
+		if err := fetch(dir, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"); err != nil {
+			t.Skipf("skipped: the clients could not be fetched: %v", err)
+		}
+	}
+	run := exec.Command(python, "main.py")
+	run.Dir, run.Env = dir, clientEnvOf(t, 2, "", 3)
+	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), "python client ok") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

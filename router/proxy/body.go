@@ -183,11 +183,7 @@ func checkMedia(header http.Header, known bool, raw []byte) *openai.Error {
 	unsupported := func(message string) *openai.Error {
 		return refusal(http.StatusUnsupportedMediaType, "unsupported_media_type", message)
 	}
-	types := header["Content-Type"]
-	if len(types) > 1 {
-		return unsupported("the content type is given twice")
-	}
-	kind := strings.Join(types, "")
+	kind := strings.Join(header["Content-Type"], ",")
 	if !known && kind != "" && !strings.Contains(strings.ToLower(kind), "json") {
 		return nil
 	}

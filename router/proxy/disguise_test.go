@@ -137,15 +137,15 @@ func TestNoDisguiseReachesFastAPI(t *testing.T) {
 	}
 }
 
-// fastAPI starts testdata/fastapi_gate.py by BANYAN_PYTHON, else python3.
+// fastAPI starts testdata/fastapi_gate.py by TEST_PYTHON, else python3.
 func fastAPI(t *testing.T) (url string) {
 	t.Helper()
-	python := os.Getenv("BANYAN_PYTHON")
+	python := os.Getenv("TEST_PYTHON")
 	if python == "" {
 		python = "python3"
 	}
 	if out, err := exec.Command(python, "-c", "import fastapi, uvicorn").CombinedOutput(); err != nil {
-		t.Skipf("skipped: %s has no fastapi and uvicorn (name one that has in BANYAN_PYTHON): %v %s", python, err, out)
+		t.Skipf("skipped: %s has no fastapi and uvicorn (name one that has in TEST_PYTHON): %v %s", python, err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), python, "testdata/fastapi_gate.py")
 	cmd.Stderr = os.Stderr

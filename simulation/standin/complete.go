@@ -63,7 +63,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, b *body, chat boo
 	}
 	gens, exact, err := s.generations(b, chat)
 	if err != nil {
-		s.fail(w, err)
+		s.failFor(w, r, err)
 		return nil, nil, false
 	}
 	for _, g := range gens {

@@ -117,6 +117,15 @@ func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string]int{"input_tokens": len(prompts[0])})
 }
 
+// failFor answers with an error in the shape of the API that was asked.
+func (s *Server) failFor(w http.ResponseWriter, r *http.Request, err error) {
+	if r.URL.Path == "/v1/messages" {
+		s.failMessages(w, err)
+		return
+	}
+	s.fail(w, err)
+}
+
 // failMessages answers with an error in Anthropic's shape.
 func (s *Server) failMessages(w http.ResponseWriter, err error) {
 	e := badRequest(err.Error())
