@@ -12,6 +12,9 @@ import (
 // its replicas' events are followed: block keys of events and of text never
 // meet, so every event is then followed for nothing.
 func (p *Peer) lostExact(q *token.Query, reason token.Reason) {
+	if !p.followed(q.Model) {
+		return // nothing is lost
+	}
 	why := ""
 	for i := range q.Engines {
 		if why = p.tokens.Why(&q.Engines[i], q.Kind); why != "" {

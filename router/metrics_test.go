@@ -114,6 +114,7 @@ var recorded = regexp.MustCompile(`(?m)record:\s*"?([a-z_:0-9]+)`)
 func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
 	have := series(exposition(t))
 	have["banyan_replica_events"] = "where a stream is followed" // TestEventsThatCannotBeHeardAreTold reads it
+	have["banyan_prompt_keys_total"] = "where prompts are keyed" // TestExactRoutingThatIsOffIsTold reads it
 	named := regexp.MustCompile(`[a-z_:0-9]*\bbanyan_[a-z0-9_]+\b`)
 	colon := regexp.MustCompile(`[a-z_]+:banyan_[a-z0-9_]+:?[a-z0-9]*`)
 	made, seen := map[string]bool{}, 0

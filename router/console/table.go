@@ -34,6 +34,10 @@ func (s *Status) WriteTable(w io.Writer, look Look) error {
 	out.table(peerColumns, peerRows(s))
 	out.line("")
 	out.table(replicaColumns, replicaRows(s))
+	if len(s.Keys) > 0 {
+		out.line("")
+		out.table(keyColumns, keyRows(s))
+	}
 	if len(s.Prefixes) > 0 {
 		out.line("")
 		out.table(prefixColumns, prefixRows(s))
@@ -154,6 +158,28 @@ func engineText(r *Replica) string {
 	}
 	return text
 }
+
+// keyRows say how prompts of each model and API become keys, and why not as
+// the engine's events do.
+func keyRows(s *Status) (rows []tableRow) {
+	for i := range s.Keys {
+		k, level := &s.Keys[i], ""
+		if k.Off {
+			level = LevelWarn
+		}
+		how, why := "exact, by "+k.Rung, k.Why
+		if !k.Exact {
+			how = k.Scheme
+			if why == "" {
+				why = k.Reason
+			}
+		}
+		rows = append(rows, tableRow{level, []string{k.Model, k.API, how, dash(why)}})
+	}
+	return worstFirst(rows)
+}
+
+var keyColumns = []column{{head: "MODEL"}, {head: "API"}, {head: "KEYS"}, {head: "WHY", drop: 1}}
 
 func prefixRows(s *Status) (rows []tableRow) {
 	for _, p := range s.Prefixes {

@@ -37,6 +37,11 @@ func sample() *Status {
 			BytesOut:      map[string]uint64{"slots": 290 << 20, "predict": 1300 << 10},
 			Snapshots:     map[string]uint64{"join": 64, "gap": 0, "behind": 2},
 		},
+		Keys: []Keying{
+			{Model: "m", API: "chat", Scheme: "engine", Rung: "tokenize", Reason: "asked", Exact: true},
+			{Model: "m", API: "messages", Scheme: "text", Reason: "unsupported", Off: true, Why: "/v1/messages/render answered 403"},
+			{Model: "n", API: "chat", Scheme: "text", Reason: "configured"},
+		},
 		Prefixes: []Prefix{{Key: "3f9c01aa00000000", Tokens: 2048, Blocks: 128, Holders: []string{"r2", "r3"}}},
 		Problems: []Problem{{Text: "r3 is down: connection refused", Help: "Requests go to the others"}},
 	}

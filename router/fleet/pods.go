@@ -15,6 +15,7 @@ const maxPods = maxReplicas
 const (
 	labelRole   = "llm-d.ai/role"
 	labelEngine = "llm-d.ai/engine-type"
+	labelKind   = "banyan-llm.github.io/kind" // ours: pool or render
 )
 
 // pod is the part of a Pod that discovery reads.
@@ -86,6 +87,9 @@ func (ps pods) specs(port int, t *Template, several bool) []Spec {
 		s := t.spec(name, "http", ip.Unmap().String(), port)
 		if v := p.Metadata.Labels[labelEngine]; s.Engine == "" && checkWord("", v, vllm, sglang, trtllm) == nil {
 			s.Engine = v
+		}
+		if v := p.Metadata.Labels[labelKind]; checkWord("", v, KindReplica, KindPool, KindRender) == nil {
+			s.Kind = v
 		}
 		if v := p.Metadata.Labels[labelRole]; s.Role == "" && checkWord("", v, "both", "prefill", "decode") == nil {
 			s.Role = v
