@@ -251,10 +251,11 @@ func TestALateAnswerIsKept(t *testing.T) {
 		<-release
 		_, _ = io.WriteString(w, fourTokens)
 	})
-	tok := newTokenizer(t, func(c *Config) { c.Deadline, c.Late = time.Millisecond, time.Minute })
+	tok := newTokenizer(t, func(c *Config) { c.Deadline, c.Late = 50*time.Millisecond, time.Minute })
 	if k := tok.Keys(context.Background(), textQuery(e, "a")); k.Reason != Timeout {
 		t.Fatalf("%s by %s", k.Scheme, k.Reason)
 	}
+	<-e.paths
 	close(release)
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		if k := tok.Keys(context.Background(), textQuery(e, "a")); k.Reason == Cached && k.Rung() == Render {
