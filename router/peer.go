@@ -175,7 +175,7 @@ func (p *Peer) compose() error {
 	}
 	p.core, err = gossip.New(gossip.Config{
 		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),
-		State: state{p.index, p.loads, p.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		State: pick.State{Index: p.index, Table: p.loads, Wants: p.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.wants,
 	})
 	if err != nil {

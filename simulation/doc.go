@@ -8,8 +8,9 @@
 // not fail, and all peers see each other with one delay. RunFaults (faults*.go)
 // judges replication: the real gossip core, index and trackers under cuts,
 // crashes, slow peers, skewed clocks and restarting engines. EvaluateMesh
-// (mesh*.go) is both at once, slower: a workload that goes through the real
-// policy over the real index and core of every peer, under faults if wanted.
+// (mesh*.go) is both at once, slower: a workload that goes through every peer's
+// own request side (router/pick, router/load) over the real index and core,
+// under faults if wanted.
 //
 // Invariants, each held by a test:
 //

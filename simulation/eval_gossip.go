@@ -193,8 +193,8 @@ func (t *traffic) end(now float64) {
 		if t.rest < now { // peers that never hear of each other have no heartbeat either
 			t.silence(p, now)
 			for range int(now / digestEvery) {
-				t.send(p, "digest", t.tally(), 1)
-				t.send(p, "digest", detailsSize, 1)
+				t.send(p, "digest", t.tally()+t.news(), 1)
+				t.send(p, "digest", detailsSize+t.news(), 1)
 			}
 		}
 	}
@@ -215,6 +215,21 @@ func (t *traffic) tally() int {
 		buckets *= 2
 	}
 	return 1 + 8*buckets + 1 + 2*(5+8) + 1
+}
+
+// news is the size of what both frames of a round carry besides: the scrapes and
+// vitals that are newer than those told before, which is all of them after a
+// second.
+func (t *traffic) news() int {
+	scrapes, vitals := map[crdt.StreamID]crdt.Scrape{}, map[crdt.PeerID]crdt.Vitals{}
+	for _, id := range t.names {
+		scrapes[id] = crdt.Scrape{}
+	}
+	for i := range t.peers {
+		vitals[crdt.PeerID{byte(i), byte(i >> 8)}] = crdt.Vitals{Name: peerName(i)}
+	}
+	t.buf = crdt.AppendVitals(crdt.AppendScrapes(t.buf[:0], scrapes), vitals)
+	return len(t.buf)
 }
 
 // total is all bytes of all peers.

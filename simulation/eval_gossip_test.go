@@ -81,7 +81,7 @@ func TestE6CountedGossipIsWhatAWholeMeshSends(t *testing.T) {
 	counted := evaluate(t, cfg).GossipBytes
 	sent := playMesh(t, cfg, "").GossipBytes
 	t.Logf("counted %d bytes, a mesh sends %d", counted, sent)
-	if r := float64(counted) / float64(sent); r < 0.8 || r > 1.25 {
+	if r := float64(counted) / float64(sent); r < 0.9 || r > 1.1 {
 		t.Errorf("counted %d bytes, a mesh sends %d", counted, sent)
 	}
 }

@@ -342,7 +342,7 @@ func (r *run) look(now float64, j *job) {
 	r.routed.match(j.peer, keys, r.deep[1])
 	r.scrape.refresh(now, r.cfg.Scrape, r.engines)
 	for k := range r.cands {
-		var sum, young load
+		var sum, young loadSum
 		if !r.cfg.ScrapedOnly {
 			sum, young = r.loads.sum(j.peer, k), r.loads.young[r.loads.at(j.peer, k)]
 		}

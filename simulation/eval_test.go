@@ -73,7 +73,7 @@ func TestE2WhatCannotFitIsNotCompleted(t *testing.T) {
 }
 
 // truth sums a run's jobs as nobody's view does.
-func truth(r *run, k int) (l load) {
+func truth(r *run, k int) (l loadSum) {
 	for i := range r.jobs {
 		j := &r.jobs[i]
 		if j.arrived == 0 || j.replica != k || j.done > 0 || j.keys == nil {
@@ -84,7 +84,7 @@ func truth(r *run, k int) (l load) {
 			l.blocks += j.blocks
 			continue
 		}
-		l.add(load{waiting: 1, prefill: j.prefill, tokens: j.tokens}, 1)
+		l.add(loadSum{waiting: 1, prefill: j.prefill, tokens: j.tokens}, 1)
 	}
 	return l
 }
@@ -155,7 +155,7 @@ func TestE4ViewsAreCompleteAfterTheDelay(t *testing.T) {
 				t.Fatalf("E4: registers add up to %+v, truth %+v", all, want)
 			}
 			for p := range cfg.Peers {
-				own := load{}
+				own := loadSum{}
 				for i := range r.jobs {
 					j := &r.jobs[i]
 					if j.arrived > 0 && j.peer == p && j.replica == k && j.young {

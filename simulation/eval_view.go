@@ -8,17 +8,17 @@ import "math"
 // its author, and in the first alone for everybody else.
 type loads struct {
 	replicas int
-	known    []load // per replica
-	own      []load // per peer and replica: not yet known to the others
-	young    []load // per peer and replica: own dispatches among them, still waiting
+	known    []loadSum // per replica
+	own      []loadSum // per peer and replica: not yet known to the others
+	young    []loadSum // per peer and replica: own dispatches among them, still waiting
 
 	delay    [2]float64 // of dispatches, of the rest
 	pending  [2]fifo[change]
 	ownFirst []float64 // per peer and replica: last first token, or dispatch that found it empty
 }
 
-// load is a sum of registers. It is also a difference of two such sums.
-type load struct {
+// loadSum is a sum of registers. It is also a difference of two such sums.
+type loadSum struct {
 	waiting int
 	prefill float64 // seconds
 	tokens  int64   // uncached
@@ -26,7 +26,7 @@ type load struct {
 	blocks  int64
 }
 
-func (l *load) add(o load, sign int) {
+func (l *loadSum) add(o loadSum, sign int) {
 	l.waiting += sign * o.waiting
 	l.prefill += float64(sign) * o.prefill
 	l.tokens += int64(sign) * o.tokens
@@ -38,7 +38,7 @@ func (l *load) add(o load, sign int) {
 type change struct {
 	at            float64
 	peer, replica int
-	load          load
+	load          loadSum
 	first         float64 // last first token; -Inf: unchanged
 	job           *job    // dispatches: to know whether it is still young
 }
@@ -46,9 +46,9 @@ type change struct {
 func newLoads(peers, replicas int, dispatch, rest float64) *loads {
 	l := &loads{
 		replicas: replicas,
-		known:    make([]load, replicas),
-		own:      make([]load, peers*replicas),
-		young:    make([]load, peers*replicas),
+		known:    make([]loadSum, replicas),
+		own:      make([]loadSum, peers*replicas),
+		young:    make([]loadSum, peers*replicas),
 		ownFirst: make([]float64, (peers+1)*replicas), // the last row is everybody's
 		delay:    [2]float64{dispatch, rest},
 	}
@@ -64,7 +64,7 @@ func (l *loads) at(peer, replica int) int { return peer*l.replicas + replica }
 func (l *loads) dispatch(now float64, j *job) {
 	c := change{
 		at: now, peer: j.peer, replica: j.replica, job: j, first: math.Inf(-1),
-		load: load{waiting: 1, prefill: j.prefill, tokens: j.tokens},
+		load: loadSum{waiting: 1, prefill: j.prefill, tokens: j.tokens},
 	}
 	if l.sum(j.peer, j.replica).waiting == 0 {
 		c.first = now
@@ -76,7 +76,7 @@ func (l *loads) dispatch(now float64, j *job) {
 
 // firstToken moves a job from waiting to streaming.
 func (l *loads) firstToken(now float64, j *job) {
-	gone := load{waiting: 1, prefill: j.prefill, tokens: j.tokens}
+	gone := loadSum{waiting: 1, prefill: j.prefill, tokens: j.tokens}
 	l.mature(j, gone)
 	c := change{at: now, peer: j.peer, replica: j.replica, first: now}
 	c.load.add(gone, -1)
@@ -88,12 +88,12 @@ func (l *loads) firstToken(now float64, j *job) {
 func (l *loads) finish(now float64, j *job) {
 	l.enter(1, change{
 		at: now, peer: j.peer, replica: j.replica, first: math.Inf(-1),
-		load: load{streams: -1, blocks: -j.blocks},
+		load: loadSum{streams: -1, blocks: -j.blocks},
 	})
 }
 
 // mature ends a dispatch's youth.
-func (l *loads) mature(j *job, dispatched load) {
+func (l *loads) mature(j *job, dispatched loadSum) {
 	if j.young {
 		j.young = false
 		l.young[l.at(j.peer, j.replica)].add(dispatched, -1)
@@ -125,7 +125,7 @@ func (l *loads) advance(now float64) {
 }
 
 // sum is a replica's load as a peer sees it.
-func (l *loads) sum(peer, replica int) load {
+func (l *loads) sum(peer, replica int) loadSum {
 	s := l.known[replica]
 	s.add(l.own[l.at(peer, replica)], 1)
 	return s

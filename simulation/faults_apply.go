@@ -1,6 +1,11 @@
 package simulation
 
-import "github.com/banyan-llm/banyan/gossip"
+import (
+	"time"
+
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/load"
+)
 
 // begin lets a fault happen and plans its end.
 func (r *faultRun) begin(f Fault) {
@@ -209,7 +214,7 @@ func (r *faultRun) traffic() {
 		r.request(p, r.engines[r.rng.IntN(len(r.engines))])
 	}
 	if r.rng.IntN(40) == 0 && !p.stalled {
-		p.state.intend(r.engines[0].stream, r.rng.IntN(2) == 0, p.wall())
+		p.loads.SetIntent(r.engines[0].stream, r.rng.IntN(2) == 0, p.wall())
 		p.step(gossip.IntentChanged{})
 	}
 	r.after(10+r.rng.Int64N(60), r.traffic)
@@ -219,20 +224,20 @@ func (r *faultRun) traffic() {
 func (r *faultRun) request(p *faultPeer, e *faultEngine) {
 	chain := &r.library.prompts[r.rng.IntN(len(r.library.prompts))]
 	p.requests++
-	book := func(waiting, streams int32, urgent bool) {
-		p.state.change(e.stream, waiting, streams)
-		p.step(gossip.LoadChanged{Urgent: urgent})
-	}
-	book(1, 0, true)
+	cost, sent := &load.Cost{Replica: e.stream, Prefill: .1, Tokens: 100, Blocks: int64(len(chain.keys))}, p.now()
+	p.loads.Dispatch(cost, sent)
+	p.step(gossip.LoadChanged{Urgent: true})
 	p.index.Predict(e.stream, r.library.chain(chain), p.now())
 	p.step(gossip.Predicted{})
 	first, last := 20+r.rng.Int64N(200), r.rng.Int64N(2_000)
 	r.after(first, func() {
 		p.do(func() {
-			book(-1, 1, false)
+			p.loads.FirstToken(cost, p.now())
+			p.step(gossip.LoadChanged{})
 			r.after(last, func() {
 				p.do(func() {
-					book(0, -1, false)
+					p.loads.Done(cost, time.Duration(p.now()-sent)*time.Millisecond, 0, 0)
+					p.step(gossip.LoadChanged{})
 					p.requests--
 				})
 			})

@@ -11,6 +11,9 @@ type peerClock struct{ startMs, skewMs int64 }
 // now is the time by which the peer measures how long something took.
 func (p *faultPeer) now() int64 { return p.run.now + p.clock.startMs }
 
+// at is the time of the peer at a true time.
+func (p *faultPeer) at(ms int64) int64 { return ms + p.clock.startMs }
+
 // wall is the time its wall clock shows.
 func (p *faultPeer) wall() int64 { return p.run.now + p.clock.skewMs }
 

@@ -195,7 +195,7 @@ func (r *faultRun) unequal(a, b *faultPeer) string {
 			}
 		}
 	}
-	if ia, ib := a.state.Intents(), b.state.Intents(); !maps.Equal(ia, ib) {
+	if ia, ib := a.loads.Intents(), b.loads.Intents(); !maps.Equal(ia, ib) {
 		return fmt.Sprintf("intents: %s has %v, %s %v", a.name, ia, b.name, ib)
 	}
 	return ""
@@ -214,14 +214,31 @@ func (r *faultRun) wrongLoads(p *faultPeer) string {
 	for _, e := range r.engines {
 		var waiting, streams int32
 		for _, q := range r.live() {
-			waiting += q.state.own[e.stream].Waiting
-			streams += q.state.own[e.stream].Streams
+			own := q.ownLoad(e)
+			waiting += own.Waiting
+			streams += own.Streams
 		}
-		if s := p.state.loads.Sum(e.stream); s.Waiting != waiting || s.Streams != streams {
+		if s := p.load(e); s.Waiting != waiting || s.Streams != streams {
 			return fmt.Sprintf("%s sums %d waiting and %d streams at %s, the peers' own are %d and %d", p.name, s.Waiting, s.Streams, e.name, waiting, streams)
 		}
 	}
 	return ""
+}
+
+// load is what the peer knows of all peers' requests at an engine.
+func (p *faultPeer) load(e *faultEngine) crdt.Load {
+	sum, _, _ := p.loads.Totals(e.stream)
+	return sum
+}
+
+// ownLoad is the peer's own register of an engine.
+func (p *faultPeer) ownLoad(e *faultEngine) crdt.Load {
+	for _, l := range p.loads.OwnLoads(nil, false) {
+		if l.Replica == e.stream {
+			return l.Load
+		}
+	}
+	return crdt.Load{}
 }
 
 // finish checks what must hold of a mesh at rest: it equals the engines, says

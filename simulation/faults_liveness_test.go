@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/load"
 )
 
 // quiet starts a mesh that nothing random happens to and runs it until all
@@ -94,10 +95,10 @@ func TestHealAfterReap(t *testing.T) {
 			t.Fatalf("%s knows %d peers a minute into the partition, want its own half", p.name, n)
 		}
 	}
-	r.peers[0].state.intend(r.engines[0].stream, true, r.now)
+	r.peers[0].loads.SetIntent(r.engines[0].stream, true, r.now)
 	across(-1)
 	settle(t, r, 45*time.Second)
-	if !r.peers[3].state.Intents()[r.engines[0].stream].Drain {
+	if !r.peers[3].loads.Intents()[r.engines[0].stream].Drain {
 		t.Error("the other half's operator was not heard")
 	}
 }
@@ -108,9 +109,11 @@ func TestCleanup(t *testing.T) {
 	r := quiet(t, FaultConfig{Seed: 6, Peers: 4, NoTraffic: true})
 	e := r.engines[0]
 	for i, p := range r.peers {
-		p.state.change(e.stream, int32(i+1), 0)
+		for range i + 1 {
+			p.loads.Dispatch(&load.Cost{Replica: e.stream}, p.now())
+		}
 	}
-	sum := func(p *faultPeer) int32 { return p.state.loads.Sum(e.stream).Waiting }
+	sum := func(p *faultPeer) int32 { return p.load(e).Waiting }
 	r.runUntil(r.now + 1_000)
 	if got := sum(r.peers[0]); got != 1+2+3+4 {
 		t.Fatalf("%d waiting, want 10", got)
@@ -153,7 +156,7 @@ func TestDrainOrder(t *testing.T) {
 			runs := p.requests
 			r.runUntil(r.now + 20)
 			for _, q := range []*faultPeer{r.peers[0], r.peers[2]} {
-				if s := q.state.loads.Sum(e.stream); int(s.Waiting+s.Streams) < min(runs, p.requests) {
+				if s := q.load(e); int(s.Waiting+s.Streams) < min(runs, p.requests) {
 					t.Fatalf("seed %d: %s sees %d requests of %d", seed, q.name, s.Waiting+s.Streams, p.requests)
 				}
 			}

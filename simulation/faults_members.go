@@ -58,7 +58,7 @@ func (r *faultRun) noRelay(x *faultPeer) {
 // and they stay until a member goes (Cleanup; DrainOrder of peers that drain).
 func (r *faultRun) checkRegisters(x *faultPeer) {
 	held := map[crdt.PeerID]bool{}
-	for _, l := range x.state.AllLoads(nil) {
+	for _, l := range x.loads.AllLoads(nil) {
 		held[l.Peer] = true
 	}
 	r.checked("Cleanup")

@@ -7,6 +7,8 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	realindex "github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
 )
 
 // faultPeer is one router as far as replication goes: the real core, the real
@@ -18,7 +20,7 @@ type faultPeer struct {
 	id    crdt.PeerID
 	core  *gossip.Core
 	index *realindex.Index
-	state faultState
+	loads *load.Table
 	clock peerClock
 	pipes map[gossip.Conn]*pipeEnd
 	wake  int64 // true time of the next tick planned; 0 none
@@ -56,13 +58,13 @@ func (r *faultRun) boot(slot int) *faultPeer {
 		p.id[i] = byte(rng.Uint32())
 	}
 	p.index = realindex.New(realindex.Config{Hasher: r.library.hasher, RingBytes: r.cfg.RingBytes, Predictions: r.cfg.predictions})
-	p.state = faultState{p.index, newFaultTables(p.id)}
+	p.loads = load.New(p.id, p.now)
 	grace := int64(0)
 	if len(r.peers) == 0 {
 		grace = 1 // it founds the mesh
 	}
 	core, err := gossip.New(gossip.Config{
-		Self: p.id, Name: p.name, Label: "faults", Fingerprint: r.library.hasher.Fingerprint(), State: p.state, Rand: rng, JoinGrace: grace,
+		Self: p.id, Name: p.name, Label: "faults", Fingerprint: r.library.hasher.Fingerprint(), State: pick.State{Index: p.index, Table: p.loads}, Rand: rng, JoinGrace: grace,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("invariant: %v", err))
@@ -181,6 +183,7 @@ func (p *faultPeer) house() {
 	now := p.now()
 	for p.index.Maintain(now, 4096) {
 	}
+	p.loads.Decay(now)
 	p.reconcile(now)
 	p.declare(now)
 	for _, e := range p.run.engines {

@@ -104,6 +104,7 @@ func newMeshRun(cfg Config, faults FaultConfig) (*meshRun, error) {
 	m.books.believe()
 	m.planArrivals()
 	m.every(sweepMs, m.sweep)
+	m.every(max(1, int64(1000*cfg.Scrape)), m.scrape)
 	return m, nil
 }
 

@@ -2,44 +2,43 @@ package simulation
 
 import (
 	"math/rand/v2"
-	"slices"
+	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	realindex "github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
-	"github.com/banyan-llm/banyan/simulation/replica"
 )
 
-// Times of a peer's view, ms, as in package router.
+// Times of a peer's housekeeping, ms, as in package router.
 const (
-	refreshMs   = 100
-	quietViewMs = 500 // silence up to this is no news, not old news
+	houseTickMs = 20
+	vitalsMs    = 1_000
+	slowStart   = 10 * time.Second // discovery.slow_start
 )
 
-// desk is the request side of one peer: what package router does between the
-// proxy, the index, the loads and the policy.
+// desk is the request side of one peer: router/pick between the real index,
+// load table and policy, and what package router does around it.
 type desk struct {
 	peer   *faultPeer
 	policy policy.Policy
 	rand   *rand.Rand
-	rates  []policy.Rates // per replica
-	learn  []policy.Calibrator
-	young  [][]youngJob // per replica, oldest first
-	view   realindex.View
-	cands  []policy.Candidate
-	demand policy.Demand
+	picker *pick.Picker
+	marks  []*pick.Mark // per replica
 
-	looked      int64 // when the ages below were taken; 0: never
-	load, index float64
-	peers       int
-}
+	// Of the last decision: who could be tried, and what was seen of them.
+	fleet   []int
+	set     pick.Set
+	weights []float64
+	prompt  pick.Prompt
+	pick.Scratch
 
-// youngJob is an own dispatch that others may not have seen.
-type youngJob struct {
-	at      int64
-	prefill float64
-	tokens  int64
+	silences pick.Silences
+	looked   int64 // when they were taken; 0: never
+	vitals   int64 // when the mesh was last told how the peer does
+	settling bool  // the queue of announcements will be emptied
 }
 
 // desk is the peer's; one that starts anew starts with an empty one.
@@ -52,181 +51,140 @@ func (m *meshRun) desk(p *faultPeer) *desk {
 	if err != nil {
 		panic("invariant: " + err.Error()) // newMeshRun made one
 	}
-	d := &desk{
-		peer: p, policy: pol, young: make([][]youngJob, len(m.fleet)), cands: make([]policy.Candidate, 0, len(m.fleet)),
-		rand: rand.New(rand.NewPCG(cfg.Seed, 0xde5<<16|uint64(len(m.desks)))),
-	}
-	for k := range m.fleet {
-		rates := m.books.rates[min(p.slot, cfg.Peers-1)*cfg.Replicas+k]
-		d.rates, d.learn = append(d.rates, rates), append(d.learn, policy.NewCalibrator(rates))
+	d := &desk{peer: p, policy: pol, rand: rand.New(rand.NewPCG(cfg.Seed, 0xde5<<16|uint64(len(m.desks))))}
+	d.picker = pick.New(pick.Config{
+		Index: p.index, Loads: p.loads,
+		Changed:   func() { p.step(gossip.LoadChanged{Urgent: true}) },
+		Announced: func(*pick.Notice) { p.step(gossip.Predicted{}) },
+	})
+	d.picker.Announcer().Serve(true)
+	for k, g := range m.fleet {
+		d.marks = append(d.marks, &pick.Mark{ID: uint64(k) + 1, Ref: p.index.Ref(g.stream), Entry: p.loads.Entry(g.stream)})
+		p.loads.Believe(g.stream, m.books.rates[min(p.slot, cfg.Peers-1)*cfg.Replicas+k])
 	}
 	m.desks[p] = d
 	return d
 }
 
-// refresh looks at the ages of what the peer knows, now and then.
-func (m *meshRun) refresh(d *desk) {
-	if d.looked != 0 && m.now-d.looked < refreshMs {
+// look is the peer's housekeeping: the ages of what it knows, the load of peers
+// that are silent, what it tells of itself.
+func (m *meshRun) look(d *desk) {
+	p, now := d.peer, d.peer.now()
+	if d.looked != 0 && now-d.looked < houseTickMs {
 		return
 	}
-	d.looked, d.peers = m.now, 1
-	var silent []int64
-	for _, info := range d.peer.core.Peers() {
-		if info.Member {
-			d.peers++
-			silent = append(silent, info.ViewAge)
-		}
-	}
-	slices.Sort(silent)
-	age := func(ms int64) float64 {
-		if ms > quietViewMs {
-			return float64(ms)
-		}
-		return float64(m.cfg.DelayMs)
-	}
-	d.load, d.index = 0, 0
-	if n := len(silent); n > 0 {
-		d.load, d.index = age(silent[n-1]), age(silent[n/2])
+	d.looked = now
+	d.silences = pick.Silence(p.core.Peers(), p.id, now)
+	p.loads.Decay(now)
+	if now-d.vitals >= vitalsMs {
+		d.vitals = now
+		p.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{p.id: {
+			Version: uint64(now), Name: p.name, Rate: p.loads.OwnRate(now), Ready: p.ready, Draining: p.draining,
+		}})
 	}
 }
 
-// decide asks the real policy with what this peer's real index and load table
-// say now. False: no replica can be tried.
+// scrape is the owners reading their engines' own load figures.
+func (m *meshRun) scrape() bool {
+	for _, p := range m.live() {
+		p.do(func() {
+			for _, g := range m.fleet {
+				if f := p.follows[g.stream]; f != nil && f.lostAt == 0 && f.hears() {
+					st := g.model.Stats()
+					p.loads.JoinScrapes(map[crdt.StreamID]crdt.Scrape{g.stream: {
+						Version: uint64(p.wall()), Running: int32(st.Running), Waiting: int32(st.Waiting), KVUse: float32(st.KVUse()),
+						Capacity: int64(st.Blocks * m.books.cfg.Page),
+					}})
+				}
+			}
+		})
+	}
+	return true
+}
+
+// decide is router's way to a decision: match, look, gather, ask, decide.
+// False: no replica can be tried.
 func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
-	m.refresh(d)
-	j, t := &m.books.jobs[i], &m.trips[i]
-	d.peer.index.Match(t.prompt.keys, &d.view)
-	d.cands = d.cands[:0]
-	m.books.scrape.refresh(m.seconds(), m.books.cfg.Scrape, m.models())
+	m.look(d)
+	j, t, now := &m.books.jobs[i], &m.trips[i], d.peer.now()
+	d.fleet, d.weights = d.fleet[:0], d.weights[:0]
+	d.set.Reset()
 	for k, g := range m.fleet {
 		if g.up && g.cutOff[d.peer.slot] == 0 && t.tried != g {
-			d.cands = append(d.cands, m.candidate(d, k))
+			d.fleet, d.weights = append(d.fleet, k), append(d.weights, g.weight())
+			d.set.Add(d.marks[k])
 		}
 	}
-	if len(d.cands) == 0 {
+	if len(d.fleet) == 0 {
 		return policy.Decision{}, false
 	}
-	view := policy.View{
-		NowMs: m.now, AgeMs: d.load, IndexAgeMs: d.index, Peers: d.peers,
-		Lambda: m.books.rate.perSecond(m.seconds()), MeanS: m.books.meanS.mean(), Rand: d.rand,
+	d.prompt = pick.Prompt{
+		Chain:  realindex.Chain{Root: m.library.root, Keys: t.prompt.keys, Hashes: t.prompt.hash, Exact: true},
+		Tokens: j.req.Tokens, Grid: m.books.cfg.Page,
 	}
-	req := policy.Request{Tokens: j.req.Tokens, MaxNew: j.req.Output}
-	if n := len(t.prompt.keys); n > 0 {
-		req.Key, req.Prefix = uint64(t.prompt.keys[n-1]), uint64(t.prompt.keys[0])
-	}
+	d.picker.Match(&d.prompt, &d.Scratch)
+	d.picker.Look(&d.Scratch, d.silences.Ages(now), now, d.rand)
+	d.picker.Gather(&d.Scratch, &d.set, d.weights, &d.prompt, 0, now)
+	from := pick.Caller{MaxNew: j.req.Output}
 	if j.req.Session >= 0 {
-		req.Session = uint64(j.req.Session) + 1
+		from.Session = uint64(j.req.Session) + 1
 	}
-	view.Share = d.demand.Ask(&req, m.now)
-	dec := d.policy.Decide(&req, &view, d.cands, nil)
+	d.picker.Ask(&d.Scratch, &d.prompt, from)
+	dec := d.Decide(d.policy)
 	return dec, dec.Pos >= 0
 }
 
-// candidate is one replica as the peer sees it.
-func (m *meshRun) candidate(d *desk, k int) policy.Candidate {
-	g, page := m.fleet[k], m.books.cfg.Page
-	ref := d.peer.index.Ref(g.stream)
-	depth := d.view.Depth(ref)
-	sum := d.peer.state.loads.Sum(g.stream)
-	c := policy.Candidate{
-		ID: uint64(k) + 1, Index: k, Weight: 1, Rates: d.rates[k],
-		GPU: depth.GPU * page, CPU: depth.CPU * page, Disk: depth.Any * page,
-		Predicted: depth.Predicted * page, Suspect: depth.Suspect * page, Held: int64(ref.Blocks() * page),
-		Waiting: int(sum.Waiting), Prefill: sum.Prefill, Tokens: sum.Tokens,
-		Streams: int(sum.Streams), Blocks: sum.Blocks, FirstToken: sum.FirstToken,
+// weight is what slow start leaves of the engine's weight.
+func (g *meshEngine) weight() float64 {
+	if g.rose == 0 {
+		return 1
 	}
-	young := d.young[k]
-	for len(young) > 0 && float64(m.now-young[0].at) >= d.load {
-		young = young[1:]
-	}
-	d.young[k] = young
-	for _, y := range young {
-		c.YoungCount++
-		c.YoungPrefill += y.prefill
-		c.YoungTokens += y.tokens
-	}
-	m.books.scrape.fill(k, &c, int64(page))
-	if in, ok := d.peer.state.intents[g.stream]; ok && in.Drain {
-		c.Weight = 0
-	}
-	return c
+	return load.SlowStart(time.Duration(g.run.now-g.rose)*time.Millisecond, slowStart)
 }
 
-// models are the replicas' models in order.
-func (m *meshRun) models() []*replica.Replica {
-	out := make([]*replica.Replica, len(m.fleet))
-	for k, g := range m.fleet {
-		out[k] = g.model
+// dispatched books a decided request and tells the mesh. The blocks it will
+// leave are announced right after, as a router's own goroutine does.
+func (m *meshRun) dispatched(d *desk, i int, dec *policy.Decision) {
+	t, p := &m.trips[i], d.peer
+	t.cost = d.prompt.Cost(t.engine.stream, dec)
+	d.picker.Book(&t.cost, &d.prompt, d.prompt.Blocks(dec.Matched), nil, p.now())
+	if d.settling {
+		return
 	}
-	return out
-}
-
-// dispatched books a decided request and tells the mesh.
-func (m *meshRun) dispatched(d *desk, i int) {
-	j, t := &m.books.jobs[i], &m.trips[i]
-	id := t.engine.stream
-	d.young[j.replica] = append(d.young[j.replica], youngJob{m.now, j.prefill, j.tokens})
-	sum := d.peer.state.loads.Sum(id)
-	d.peer.state.book(id, func(l *crdt.Load) {
-		if sum.Waiting == 0 && sum.Streams == 0 {
-			l.FirstToken = m.now
-		}
-		l.Waiting++
-		l.Prefill += j.prefill
-		l.Tokens += j.tokens
+	d.settling = true
+	m.after(0, func() {
+		d.settling = false
+		p.do(d.picker.Announcer().Settle)
 	})
-	d.peer.step(gossip.LoadChanged{Urgent: true})
-	d.peer.index.Predict(id, &realindex.Chain{Root: m.library.root, Keys: t.prompt.keys, Exact: true}, d.peer.now())
-	d.peer.step(gossip.Predicted{})
 }
 
 // started books a first token.
 func (m *meshRun) started(d *desk, i int) {
-	j, t := &m.books.jobs[i], &m.trips[i]
-	d.peer.state.book(t.engine.stream, func(l *crdt.Load) {
-		leaveQueue(l, j)
-		l.Streams++
-		l.Blocks += j.blocks
-		l.FirstToken = m.now
-	})
-	d.peer.step(gossip.LoadChanged{})
+	j, t, p := &m.books.jobs[i], &m.trips[i], d.peer
+	p.loads.FirstToken(&t.cost, p.now())
 	if m.books.cfg.Learn {
-		d.learn[j.replica] = d.learn[j.replica].FirstToken(policy.Sample{
-			Predicted: j.predicted, Prefill: j.prefill, Seen: float64(m.now-t.sent) / 1000,
-		})
-		policy.Blend(d.rates[:0], d.learn)
+		p.loads.Learn(t.engine.stream, policy.Sample{Predicted: j.predicted, Prefill: j.prefill, Seen: float64(m.now-t.sent) / 1000})
 	}
+	p.step(gossip.LoadChanged{})
 }
 
 // ended books a request out, whatever became of it.
 func (m *meshRun) ended(d *desk, i int) {
-	j, t := &m.books.jobs[i], &m.trips[i]
-	d.peer.requests--
-	d.peer.state.book(t.engine.stream, func(l *crdt.Load) {
-		if t.streaming {
-			l.Streams--
-			l.Blocks -= j.blocks
-		} else {
-			leaveQueue(l, j)
-		}
-	})
-	d.peer.step(gossip.LoadChanged{})
+	t, p := &m.trips[i], d.peer
+	p.requests--
+	p.loads.Done(&t.cost, time.Duration(m.now-t.sent)*time.Millisecond, 0, 0)
+	p.step(gossip.LoadChanged{})
 }
 
-func leaveQueue(l *crdt.Load, j *job) {
-	l.Waiting--
-	l.Prefill -= j.prefill
-	l.Tokens -= j.tokens
-	if l.Waiting == 0 {
-		l.Prefill, l.Tokens = 0, 0 // no drift of sums
-	}
-}
-
-// learned enters what an answer said of its prompt's cached part.
+// learned enters what an answer said of its prompt's cached part, and how fast
+// it came.
 func (m *meshRun) learned(d *desk, i int) {
-	j, t := &m.books.jobs[i], &m.trips[i]
-	d.peer.index.Evidence(t.engine.stream, &realindex.Chain{
+	j, t, p := &m.books.jobs[i], &m.trips[i], d.peer
+	if m.books.cfg.Learn {
+		p.loads.LearnRun(t.engine.stream, j.done-j.first, j.req.Output-1)
+	}
+	p.index.Evidence(t.engine.stream, &realindex.Chain{
 		Root: m.library.root, Keys: t.prompt.keys, Hashes: t.prompt.hash, Exact: true,
-	}, j.cached/m.books.cfg.Page, t.confirmed, t.sent)
-	d.peer.step(gossip.Predicted{})
+	}, j.cached/m.books.cfg.Page, t.confirmed, p.at(t.sent))
+	p.step(gossip.Predicted{})
 }

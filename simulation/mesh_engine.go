@@ -17,6 +17,7 @@ type meshEngine struct {
 	k     int
 	model *replica.Replica
 	jobs  map[uint64]int // request of the model -> job
+	rose  int64          // when its process began after another had ended; 0: it is the first
 	wake  int64          // when the next look at the model is planned; 0: none
 	words uint64
 	batch crdt.Builder
@@ -46,6 +47,7 @@ func (g *meshEngine) fresh() error {
 // restarted loses everything that the last process had; who asked it notices.
 func (g *meshEngine) restarted() {
 	gone := g.jobs
+	g.rose = g.run.now
 	if err := g.fresh(); err != nil {
 		panic("invariant: " + err.Error()) // it was made of this configuration before
 	}

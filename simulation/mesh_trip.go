@@ -1,6 +1,9 @@
 package simulation
 
-import "github.com/banyan-llm/banyan/simulation/replica"
+import (
+	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/simulation/replica"
+)
 
 // Times of clients and their balancer, ms.
 const (
@@ -23,6 +26,7 @@ type trip struct {
 	clients   int         // times its client sent it
 	tries     int         // dispatches
 	confirmed int         // blocks that events vouched for at its replica
+	cost      load.Cost   // of the dispatch
 	streaming bool
 	over      bool
 }
@@ -98,12 +102,12 @@ func (m *meshRun) pick(i int) {
 		m.later(i)
 		return
 	}
-	c := &d.cands[dec.Pos]
-	j.peer, j.replica, j.prefill, j.predicted = p.slot, c.Index, dec.Prefill, dec.Predicted
-	j.tokens, j.blocks = int64(max(1, j.req.Tokens-dec.Matched)), int64(len(t.prompt.keys))
+	c := &d.Cands[dec.Pos]
+	k := d.fleet[c.Index]
+	j.peer, j.replica, j.prefill, j.predicted = p.slot, k, dec.Prefill, dec.Predicted
 	m.books.meanS.add(m.seconds(), dec.Prefill)
 	m.books.reasons[dec.Reason]++
-	t.engine, t.sent, t.confirmed = m.fleet[c.Index], m.now, c.Disk/m.books.cfg.Page
+	t.engine, t.sent, t.confirmed = m.fleet[k], m.now, d.prompt.Blocks(c.Disk)
 	t.tries++
 	t.id = uint64(i)<<8 | uint64(t.tries&0xff)
 	if !t.engine.submit(i, t.id) { // it can never fit
@@ -112,7 +116,7 @@ func (m *meshRun) pick(i int) {
 		m.finished(i, false)
 		return
 	}
-	m.dispatched(d, i)
+	m.dispatched(d, i, &dec)
 }
 
 // token brings a token to the peer, and from there to the client.

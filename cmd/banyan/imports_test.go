@@ -36,13 +36,13 @@ var allowed = map[string][]string{
 	"router/proxy":           {"router/openai", "router/admission"},
 	"router/admission":       {},
 	"router/tracing":         {},
-	"router/fleet":           {"crdt"},
+	"router/fleet":           {"crdt", "router/load"},
 	"router/console":         {},
 	"router": {
 		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/kvevents",
 		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing",
 	},
-	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
+	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
 	"simulation/workload": {},
 	"simulation/chart":    {},
@@ -104,6 +104,21 @@ func TestImportTable(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("only %d packages were checked", seen)
+	}
+}
+
+// TestTheSimulationDrivesTheRoutersOwnCode: what a request and an event go
+// through in a router is what the simulation goes through.
+func TestTheSimulationDrivesTheRoutersOwnCode(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"simulation").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	deps := strings.Fields(string(out))
+	for _, own := range []string{"gossip", "router/index", "router/kvevents/follow", "router/policy", "router/load", "router/pick"} {
+		if !slices.Contains(deps, module+own) {
+			t.Errorf("the simulation does not use %s", own)
+		}
 	}
 }
 

@@ -4,23 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
+	"github.com/banyan-llm/banyan/router/load"
 )
-
-func TestSlowStartRisesToOneAndIsNeverZero(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		length := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "length"))
-		a := time.Duration(rapid.Int64Range(-int64(time.Second), int64(2*time.Minute)).Draw(t, "age"))
-		b := a + time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "later"))
-		x, y := ramp(a, length), ramp(b, length)
-		if x < minWeight || y > 1 || x > y {
-			t.Fatalf("%v at %v, %v at %v of %v", x, a, y, b, length)
-		}
-		if a >= length && x != 1 {
-			t.Fatalf("%v after %v of %v", x, a, length)
-		}
-	})
-}
 
 func TestWhoStartsSlowly(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -44,7 +29,7 @@ func TestWhoStartsSlowly(t *testing.T) {
 	r := f.Get("a:1")
 	r.Fail(now, true, "connection refused")
 	r.OK(now.Add(time.Minute))
-	if w := r.Weight(now.Add(time.Minute)); w != minWeight {
+	if w := r.Weight(now.Add(time.Minute)); w != load.SlowStart(0, time.Second) {
 		t.Errorf("a replica that came back has weight %v", w)
 	}
 	r.OK(now.Add(time.Minute + 5*time.Second))

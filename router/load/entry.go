@@ -138,6 +138,15 @@ func Fresh(s *crdt.Scrape, wallMs, within int64) bool {
 	return -within < age && age < within
 }
 
+// Believe sets the rates that a replica is taken to have until its answers say
+// otherwise. What was learned of it is forgotten.
+func (t *Table) Believe(id crdt.StreamID, rates policy.Rates) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entryLocked(id).rates = policy.NewCalibrator(rates)
+	t.blendedOf = t.blendedOf[:0]
+}
+
 // Held appends the replicas that the table holds anything of: scrapes, or
 // anybody's load. Each may be told twice.
 func (t *Table) Held(dst []crdt.StreamID) []crdt.StreamID {

@@ -1,4 +1,4 @@
-package router
+package pick
 
 import (
 	"maps"
@@ -10,26 +10,31 @@ import (
 	"github.com/banyan-llm/banyan/router/load"
 )
 
-// state is the whole replicated state as the gossip core sees it.
-type state struct {
+// State is a peer's whole replicated state as the gossip core sees it.
+type State struct {
 	*index.Index
 	*load.Table
-	wants func(crdt.StreamID) bool
+	// Wants says whether the peer wants to know a replica; nil: every one.
+	Wants func(crdt.StreamID) bool
 }
 
-var _ gossip.State = state{}
+var _ gossip.State = State{}
 
 // ClockSet tells both parts how far the wall clock is ahead of this peer's.
-func (s state) ClockSet(aheadMs int64) {
+func (s State) ClockSet(aheadMs int64) {
 	s.Index.ClockSet(aheadMs)
 	s.Table.ClockSet(aheadMs)
 }
 
 // JoinLoads leaves out replicas that this peer does not want to know: what
 // others tell of them would keep them here.
-func (s state) JoinLoads(at crdt.PeerID, loads []crdt.LoadEntry) {
+func (s State) JoinLoads(at crdt.PeerID, loads []crdt.LoadEntry) {
+	if s.Wants == nil {
+		s.Table.JoinLoads(at, loads)
+		return
+	}
 	told := len(loads) > 0
-	loads = slices.DeleteFunc(loads, func(e crdt.LoadEntry) bool { return !s.wants(e.Replica) })
+	loads = slices.DeleteFunc(loads, func(e crdt.LoadEntry) bool { return !s.Wants(e.Replica) })
 	if told && len(loads) == 0 {
 		return // an empty list would be a heartbeat
 	}
@@ -37,7 +42,9 @@ func (s state) JoinLoads(at crdt.PeerID, loads []crdt.LoadEntry) {
 }
 
 // JoinScrapes leaves out the same.
-func (s state) JoinScrapes(in map[crdt.StreamID]crdt.Scrape) {
-	maps.DeleteFunc(in, func(id crdt.StreamID, _ crdt.Scrape) bool { return !s.wants(id) })
+func (s State) JoinScrapes(in map[crdt.StreamID]crdt.Scrape) {
+	if s.Wants != nil {
+		maps.DeleteFunc(in, func(id crdt.StreamID, _ crdt.Scrape) bool { return !s.Wants(id) })
+	}
 	s.Table.JoinScrapes(in)
 }
