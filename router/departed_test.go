@@ -17,6 +17,7 @@ import (
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/kvevents"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
 )
 
 func TestReplicasThatStayAwayAreForgotten(t *testing.T) {
@@ -89,7 +90,7 @@ func TestUntilDiscoveryAnswersAllIsWanted(t *testing.T) {
 // here.
 func TestLoadsOfUnlistedReplicasAreNotTaken(t *testing.T) {
 	p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{URL: "http://listed"}} })
-	s := state{p.index, p.loads, p.wants}
+	s := pick.State{Index: p.index, Table: p.loads, Wants: p.wants}
 	for _, id := range []crdt.StreamID{"http://listed#0", "http://unlisted#0"} {
 		s.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: {Version: 1}})
 		s.JoinLoads(crdt.PeerID{2}, []crdt.LoadEntry{{Replica: id, Load: crdt.Load{Version: 3, Waiting: 1}}})
