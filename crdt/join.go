@@ -74,6 +74,16 @@ func checkSnapshot(snap *Snapshot, l *Limits) error {
 	if !slices.Equal(spansOf(snap.Above), snap.Context.Above) {
 		return fmt.Errorf("%w: slots above the floor differ from the context", ErrSnapshot)
 	}
+	// What is loaded is as much as was told, whoever tells it.
+	facts := uint64(0)
+	for _, p := range snap.Pieces {
+		if len(p) >= rowsHeadBytes {
+			facts += uint64(le.Uint32(p[4:]))
+		}
+	}
+	if facts != snap.Base.Count {
+		return fmt.Errorf("%w: %d facts and not %d", ErrSnapshot, facts, snap.Base.Count)
+	}
 	for i := range snap.Above {
 		if err := snap.Above[i].Validate(); err != nil {
 			return err

@@ -43,6 +43,11 @@ func (s *Slot) First(op *Op) (ok bool) {
 	return err == nil && op.Handles.Len() > 0
 }
 
+// Clears reports whether the slot empties the cache first.
+func (s *Slot) Clears() bool {
+	return len(s.Body) >= opHeaderBytes && OpKind(s.Body[0]) == OpClear
+}
+
 // Place is how far a slot is folded: the op at a byte and a page of it.
 type Place uint64
 

@@ -314,6 +314,21 @@ func (p *Predictions) Drop(replica StreamID) {
 	}
 }
 
+// DropLargest forgets the space that holds most touches; false if there is none.
+// O(spaces).
+func (p *Predictions) DropLargest() bool {
+	var most *space
+	for _, s := range p.spaces {
+		if most == nil || len(s.of) > len(most.of) || len(s.of) == len(most.of) && compareSpaces(s.id, most.id) < 0 {
+			most = s
+		}
+	}
+	if most != nil {
+		p.dropSpace(most)
+	}
+	return most != nil
+}
+
 func (p *Predictions) dropSpace(s *space) {
 	delete(p.spaces, s.id)
 	p.hide = p.hide[:0]

@@ -29,6 +29,7 @@ type Outcome struct {
 	Conflicts   int    // slots with a known dot but other content (healed to the larger hash)
 	Overflow    bool   // limits exceeded: the stream was forgotten and wants a snapshot
 	Invalid     int    // slots that no Builder wrote: ignored
+	Full        bool   // the stream does not fit here: the delta was ignored
 	Quarantined bool   // too many epochs: the delta was ignored
 	Floor       uint64 // floor after the join
 	Holes       []Span // missing slots below the highest known one

@@ -263,6 +263,14 @@ func (s *Stream) Blocks() Blocks {
 	return s.cur.blocks
 }
 
+// AboveBytes is what the slots above the first hole take.
+func (s *Stream) AboveBytes() int {
+	if s.cur == nil {
+		return 0
+	}
+	return s.cur.aboveBytes
+}
+
 // MaxVoid is the highest slot declared lost below the floor; 0 none. A fact
 // stored last below it is suspect: its removal may be what was lost.
 func (s *Stream) MaxVoid() uint64 {

@@ -90,6 +90,9 @@ type Config struct {
 	// replica that left lives on in whoever heard of it last. Called from Step
 	// only; it must not wait.
 	Wants func(crdt.StreamID) bool
+	// Fits reports whether this peer can hold what another one tells of a stream;
+	// nil: always. What does not fit is not pulled. Called from Step only.
+	Fits func(crdt.StreamID, *crdt.Digest) bool
 
 	// JoinGrace is how long a peer that sees no other member, or only such that
 	// join too, waits before it calls itself ready, ms; default 2,000. JoinBound

@@ -165,3 +165,25 @@ func TestADivergenceLeavesWithItsStream(t *testing.T) {
 		t.Errorf("%d streams are held for divergent that were forgotten", d)
 	}
 }
+
+// TestWhatDoesNotFitIsNotPulled: a peer that cannot hold a stream asks for none
+// of it, stays ready, and asks once it can.
+func TestWhatDoesNotFitIsNotPulled(t *testing.T) {
+	most := uint64(3)
+	n, nodes := mesh(t, 2, gossiptest.Config{Tweak: func(i int, c *gossip.Config) {
+		if i == 2 {
+			c.Fits = func(_ crdt.StreamID, d *crdt.Digest) bool { return d.Base.Count <= most }
+		}
+	}})
+	e := n.Engine("r")
+	e.Calm = true
+	e.Ingest(nodes[0], true, e.Emit(30)...)
+	converge(t, n, 10_000)
+	late := n.Add()
+	n.Run(10_000)
+	if s := late.Core.Stats(); s.Wants > 0 || s.Dropped["full"] == 0 || !late.Ready || len(late.State.Streams(nil)) > 0 {
+		t.Fatalf("ready %v, holds %v, %+v", late.Ready, late.State.Streams(nil), s)
+	}
+	most = 1_000
+	converge(t, n, 20_000)
+}

@@ -149,6 +149,10 @@ func (c *Core) compare(p *peer, id crdt.StreamID, theirs *crdt.Digest) {
 	if !c.admits(id) {
 		return
 	}
+	if c.cfg.Fits != nil && !c.cfg.Fits(id, theirs) {
+		c.stats.Dropped["full"]++
+		return
+	}
 	mine := c.digestOf(id)
 	if lacks(&mine.Context, &theirs.Context) {
 		c.need(p, id, donor{ctx: theirs.Context}, mine.Context.Epoch != theirs.Context.Epoch)

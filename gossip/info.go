@@ -116,11 +116,11 @@ type Stats struct {
 func SnapshotReasons() []string { return []string{"join", "gap", "divergence", "behind"} }
 
 // DropCauses is the closed list of Stats.Dropped: a peer or a stream too many, a
-// stream that this peer does not want to know, a message too long, more owed than a cursor names, a want without answer, a
+// stream that this peer does not want to know or cannot hold, a message too long, more owed than a cursor names, a want without answer, a
 // want too many, a snapshot too large or stuck, a piece nobody waits for, a
 // join that failed, a connection that went silent.
 func DropCauses() []string {
-	return []string{"peers", "streams", "unwanted", "message", "owed", "want", "ask", "stage", "piece", "join", "connection"}
+	return []string{"peers", "streams", "unwanted", "full", "message", "owed", "want", "ask", "stage", "piece", "join", "connection"}
 }
 
 // RejectCauses is the closed list of Stats.Rejected: bytes that are no

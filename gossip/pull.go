@@ -337,7 +337,7 @@ func (c *Core) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outcome
 	case flags&flagLater != 0:
 		pl.patient = true
 		return
-	case out.Stale || out.Quarantined:
+	case out.Stale || out.Quarantined || out.Full:
 		c.unask(pl)
 		c.silence(pl)
 		return

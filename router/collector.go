@@ -12,6 +12,7 @@ import (
 
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
@@ -21,6 +22,7 @@ type collector struct {
 
 	inflight, up, events                        *prometheus.Desc
 	facts, bytes, predicted, quarantined        *prometheus.Desc
+	used, memory, full, fullTotal               *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, givenUp, rejected                *prometheus.Desc
 	clock, config, queue                        *prometheus.Desc
@@ -43,6 +45,10 @@ func newCollector(p *Peer) *collector {
 		bytes:        d("tree_bytes", "Bytes of the trees."),
 		predicted:    d("predicted_facts", "Predicted blocks."),
 		quarantined:  d("quarantined_streams", "Streams ignored because they restart again and again."),
+		used:         d("tree_used_bytes", "Bytes that limits.memory bounds: the trees without what was freed, and what lies beside them."),
+		memory:       d("tree_limit_bytes", "Bytes that they may take; 0 if there is no limit."),
+		full:         d("full_streams", "Streams left alone because they did not fit; their replicas' caches are guessed."),
+		fullTotal:    d("streams_given_up_total", "Streams that did not fit, by what they did not fit into.", "cause"),
 		suspect:      d("suspect_facts", "Facts older than a lost batch."),
 		unknownKinds: d("unknown_cache_groups_total", "Stored blocks left out because their cache group is of a kind this version does not know; streams this peer follows."),
 		divergent:    d("divergent_streams", "Streams that differ between peers at equal contexts."),
@@ -95,6 +101,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.bytes, float64(st.Bytes))
 	gauge(c.predicted, float64(st.Predicted))
 	gauge(c.quarantined, float64(st.Quarantined))
+	gauge(c.used, float64(st.Used))
+	gauge(c.memory, float64(st.Memory))
+	gauge(c.full, float64(st.Full))
+	for _, cause := range []index.Bound{index.BoundFacts, index.BoundMemory} {
+		ch <- prometheus.MustNewConstMetric(c.fullTotal, prometheus.CounterValue, float64(st.GivenUp[cause]), string(cause))
+	}
 	gauge(c.suspect, float64(st.Suspect))
 	age, _ := p.viewAge()
 	gauge(c.viewAge, age/1000)

@@ -118,6 +118,8 @@ type LimitsConfig struct {
 	Deadline     time.Duration `yaml:"deadline" doc:"longest wait for the first byte of an answer, from the request on, all tries together; then 504; 0 = no limit"`
 	Retries      int           `yaml:"retries" doc:"tries on other replicas before the first byte"`
 	Tokenize     time.Duration `yaml:"tokenize" doc:"deadline for asking an engine for token ids"`
+	Memory       int64         `yaml:"memory" doc:"bytes that what is known of the replicas' caches may take; beyond, predictions go first, then the streams that grew most; 0 = half of the container's or the machine's memory"`
+	StreamFacts  int           `yaml:"stream_facts" doc:"blocks that one replica may announce; beyond, its cache is guessed; less where it tells a small cache"`
 	RingBytes    int64         `yaml:"ring_bytes" doc:"recent slots kept for other peers, all streams together"`
 	Predictions  int           `yaml:"predictions" doc:"predicted blocks kept per replica and namespace; one number per mesh"`
 }
@@ -151,7 +153,7 @@ func DefaultConfig() Config {
 		Limits: LimitsConfig{
 			BodyBytes: 32 << 20, BodyTime: time.Minute, HeaderTime: 10 * time.Second, Connections: 32768, Concurrency: 4096, Queue: 4096, QueueTimeout: 30 * time.Second,
 			TTFT: 5 * time.Minute, Answer: 30 * time.Minute, Idle: 5 * time.Minute, Deadline: 30 * time.Minute, Retries: 2, Tokenize: 250 * time.Millisecond,
-			RingBytes: 64 << 20, Predictions: 1 << 16,
+			RingBytes: 64 << 20, StreamFacts: 4 << 20, Predictions: 1 << 16,
 		},
 		Admission: AdmissionConfig{Classes: 3, DefaultClass: 1},
 		Hedge:     HedgeConfig{Ratio: 0.05},
@@ -239,12 +241,14 @@ func (c *Config) Validate() error {
 	positive("limits.idle", int64(c.Limits.Idle))
 	positive("limits.tokenize", int64(c.Limits.Tokenize))
 	positive("limits.ring_bytes", c.Limits.RingBytes)
+	positive("limits.stream_facts", int64(c.Limits.StreamFacts))
 	positive("limits.predictions", int64(c.Limits.Predictions))
 	natural := func(key string, n int64) {
 		if n < 0 {
 			bad(key, "must not be negative")
 		}
 	}
+	natural("limits.memory", c.Limits.Memory)
 	natural("limits.queue", int64(c.Limits.Queue))
 	natural("limits.retries", int64(c.Limits.Retries))
 	natural("limits.queue_timeout", int64(c.Limits.QueueTimeout))

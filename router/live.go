@@ -152,6 +152,7 @@ func (p *Peer) keepHouse(ctx context.Context) {
 				p.observeChanges(now)
 				p.recent.keep(now, p.metrics)
 				p.forgetDeparted(now)
+				p.tellFull(now)
 			}
 		}
 	}

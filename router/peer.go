@@ -81,7 +81,8 @@ type Peer struct {
 
 	discovery []finder
 	departed  departures
-	found     atomic.Bool // every source of replicas has answered once
+	givenUp   map[index.Bound]uint64 // as last logged; of keepHouse's goroutine
+	found     atomic.Bool            // every source of replicas has answered once
 
 	public, admin net.Listener
 	api           atomic.Pointer[proxy.Handler]
@@ -161,7 +162,10 @@ func (p *Peer) hashSecret() ([]byte, error) {
 // compose makes the parts and binds the listeners.
 func (p *Peer) compose() error {
 	cfg := p.config()
-	p.index = index.New(index.Config{Hasher: p.hasher, Grid: cfg.Grid, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions})
+	p.index = index.New(index.Config{
+		Facts: p.factsLimit, Memory: treeMemory(cfg.Limits.Memory),
+		Hasher: p.hasher, Grid: cfg.Grid, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions,
+	})
 	p.transport = proxy.NewTransport()
 	var err error
 	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, Inexact: p.lostExact}); err != nil {
@@ -177,6 +181,7 @@ func (p *Peer) compose() error {
 		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),
 		State: pick.State{Index: p.index, Table: p.loads, Wants: p.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.wants,
+		Fits: func(id crdt.StreamID, d *crdt.Digest) bool { return p.index.Fits(id, d, p.clock.ms(time.Now())) },
 	})
 	if err != nil {
 		return err

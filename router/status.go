@@ -167,6 +167,9 @@ func (p *Peer) streamStatus(r *fleet.Replica, d crdt.Digest) console.Stream {
 	if p.index.Quarantined(r.Stream) {
 		s.State, s.Detail = "quarantined", "its numbering restarts again and again; two processes behind one URL look like that"
 	}
+	if f, ok := p.index.Full(r.Stream); ok {
+		s.State, s.Detail = "unusable", p.fullDetail(&f)
+	}
 	if ago, ok := p.index.Ref(r.Stream).SinceSlot(p.clock.ms(time.Now())); ok {
 		s.LastEventMs = &ago
 	}

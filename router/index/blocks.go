@@ -29,6 +29,10 @@ type blocks struct {
 
 	perPage int // grid blocks of the page linked last; 0: none was
 
+	heldAbove  int    // bytes that the index was told the stream takes above holes
+	heldBeside int64  // and beside the trees
+	was        uint64 // facts when the streams were measured last
+
 	cutting bool // a snapshot is cut: no fact may move from loose to linked
 
 	ends [runEnds]runEnd // by handle
@@ -388,5 +392,6 @@ func (b *blocks) Drop() {
 		b.ref.blocks.Store(0)
 	}
 	b.looseFacts, b.smallPages, b.anchors, b.doubt = looseFacts{}, smallPages{}, anchors{}, doubt{}
+	b.account(0, 0)
 	b.x.drop(b.holder)
 }

@@ -65,6 +65,10 @@ func (g *guesses) Hide(space crdt.PredictionSpace, keys []uint64) {
 	}
 }
 
+// dropLargest forgets the predictions of the space that holds most; false if
+// there are none.
+func (g *guesses) dropLargest() bool { return g.lattice.DropLargest() }
+
 // free gives a replica's holder back if nothing is predicted there.
 func (g *guesses) free(id crdt.StreamID) bool {
 	h, ok := g.holders[id]

@@ -34,6 +34,10 @@ func (x *Index) on(id crdt.StreamID, nowMs int64, f func(s *crdt.Stream)) {
 				more = x.step(s, b) || !done
 				return
 			}
+			if done { // and the stream was given up meanwhile
+				more = false
+				return
+			}
 			f(s)
 			if s == nil {
 				s = x.streams[id]
@@ -84,6 +88,7 @@ func (x *Index) step(s *crdt.Stream, b *blocks) (more bool) {
 
 // after notices what a hold brought and reports whether there is more to do.
 func (x *Index) after(s *crdt.Stream) (more bool) {
+	x.holdBounds(s)
 	b := blocksOf(s)
 	if b == nil {
 		return false
@@ -108,6 +113,10 @@ func blocksOf(s *crdt.Stream) *blocks {
 // Apply joins a delta, local or remote (I1). A long one is joined in parts,
 // between which others may write (I6).
 func (x *Index) Apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
+	d, ok := x.admit(d, nowMs)
+	if !ok {
+		return crdt.Outcome{Full: true}
+	}
 	if holdable(d.Slots) == len(d.Slots) {
 		return x.applyPart(d, nowMs)
 	}
@@ -171,7 +180,10 @@ func (x *Index) apply(d *crdt.Delta, nowMs int64) (out crdt.Outcome) {
 		x.on(d.Stream, nowMs, func(*crdt.Stream) {})
 	}
 	if rest != nil {
-		return *rest
+		out = *rest
+	}
+	if x.isFull(d.Stream, d.Epoch) {
+		return crdt.Outcome{Full: true}
 	}
 	return out
 }

@@ -15,6 +15,10 @@ type Config struct {
 	Grid        int // tokens of a grid block; default 16
 	RingBytes   int // recent slots kept for other peers, all streams together
 	Predictions int // K: predicted blocks kept per (replica, namespace)
+	// Facts is how many facts a stream may have; beyond, it is given up. nil: any
+	// number. It is called with the index locked and must not call back.
+	Facts  func(crdt.StreamID) int
+	Memory int64 // bytes that the trees may take; 0 any number
 }
 
 // Index is the tree with its streams. Safe for concurrent use: one writer at
@@ -27,6 +31,8 @@ type Index struct {
 	readers sync.Pool
 	crowded atomic.Bool // over maxDropping holders wait to be cleared
 
+	someFull atomic.Bool // some stream did not fit
+
 	mu       sync.Mutex // guards below; held for a bounded number of facts (I6)
 	ring     *crdt.Ring
 	streams  map[crdt.StreamID]*crdt.Stream
@@ -38,6 +44,7 @@ type Index struct {
 	hold     int   // facts folded in one hold
 	held     int   // facts handled since mu was taken
 	worst    int   // most facts handled in one hold (I6)
+	bound    bounds
 
 	refsMu sync.RWMutex // guards refs; inside mu or alone
 	refs   map[crdt.StreamID]*Ref
@@ -52,6 +59,7 @@ func New(cfg Config) *Index {
 		hasher: cfg.Hasher, grid: cfg.Grid, tree: radix.NewTree(radix.TreeConfig{}), guesses: radix.NewTree(radix.TreeConfig{}),
 		ring: crdt.NewRing(cfg.RingBytes), streams: map[crdt.StreamID]*crdt.Stream{}, refs: map[crdt.StreamID]*Ref{}, hold: foldFacts,
 	}
+	x.bound = bounds{facts: cfg.Facts, memory: cfg.Memory, full: map[crdt.StreamID]Full{}, givenUp: map[Bound]uint64{}}
 	x.guess = newGuesses(x, cfg.Predictions)
 	x.readers.New = func() any { return &readers{x.tree.NewReader(), x.guesses.NewReader()} }
 	return x
@@ -236,6 +244,7 @@ func (x *Index) Sweep(wanted func(crdt.StreamID) bool) {
 			x.refsMu.Lock()
 			if !wanted(id) { // still: who lists it now takes its place after this
 				delete(x.refs, id)
+				x.fitsAgain(id)
 			}
 			x.refsMu.Unlock()
 		}

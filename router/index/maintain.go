@@ -1,6 +1,7 @@
 package index
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -21,6 +22,7 @@ func (x *Index) Maintain(nowMs int64, maxFacts int) (more bool) {
 		return more
 	}
 	x.locked(func() {
+		x.measure(nowMs)
 		for _, s := range x.streams {
 			s.Tick(nowMs)
 			if b := blocksOf(s); b != nil && b.void != 0 && !b.counting && nowMs-b.lostAt >= suspectMs {
@@ -51,8 +53,13 @@ type Stats struct {
 	Width       int // words of 64 holders that a match looks at, of both trees
 	Holders     int // incarnations in the tree: shown, loading, or waiting to be cleared
 	Quarantined int
-	Suspect     int // facts older than a lost batch
-	Loose       int // facts whose place in a prompt is not known
+	Full        int              // streams left alone because they did not fit
+	GivenUp     map[Bound]uint64 // streams that did not fit, since the start
+	Used        int64            // bytes, as Memory bounds them
+	Memory      int64            // bytes that may be used; 0 any number
+	Above       int              // bytes of slots above holes
+	Suspect     int              // facts older than a lost batch
+	Loose       int              // facts whose place in a prompt is not known
 }
 
 // Stats adds up the index. O(streams).
@@ -74,6 +81,7 @@ func (x *Index) Stats() (s Stats) {
 				s.Quarantined++
 			}
 		}
+		s.Full, s.GivenUp, s.Used, s.Memory, s.Above = len(x.bound.full), maps.Clone(x.bound.givenUp), x.used(), x.bound.memory, x.bound.above
 		x.refsMu.RLock()
 		s.Places = len(x.refs)
 		x.refsMu.RUnlock()

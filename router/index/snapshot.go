@@ -49,6 +49,9 @@ func (x *Index) Cut(id crdt.StreamID) *crdt.Snapshot {
 // Join joins a complete staged snapshot: its facts are loaded in steps beside
 // the shown ones and swapped in at once (I3). After an error nothing changed.
 func (x *Index) Join(snap *crdt.Snapshot, nowMs int64) error {
+	if err := x.joinable(snap, nowMs); err != nil {
+		return err
+	}
 	x.room()
 	var join *crdt.Joining
 	var err error

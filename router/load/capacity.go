@@ -42,6 +42,13 @@ func (l *Limit) Part(id crdt.StreamID) int {
 	return max(part, 1)
 }
 
+// CacheTokens is the KV capacity that a replica told last, tokens; 0 unknown.
+func (t *Table) CacheTokens(id crdt.StreamID) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lookLocked(id).scrape.Capacity
+}
+
 // WithCapacity keeps the candidates whose replicas are not full, in order, in
 // the same memory; entries[i] is that of cands[i].
 func (t *Table) WithCapacity(cands []policy.Candidate, entries []*Entry, limit *Limit, nowMs int64) []policy.Candidate {

@@ -1,0 +1,84 @@
+package router
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/index"
+)
+
+// factsPerToken is how many facts an engine may have for each token of its KV
+// cache on the GPU: pages are a token or more, and what lies on lower tiers as
+// well is several times as much.
+const factsPerToken = 8
+
+// fewestFacts is what every engine may have, however little it told.
+const fewestFacts = 1 << 18
+
+// factsLimit is how many facts a stream may have: by what its engine told of its
+// cache, never more than limits.stream_facts.
+func (p *Peer) factsLimit(id crdt.StreamID) int {
+	most := p.config().Limits.StreamFacts
+	if told := p.loads.CacheTokens(id); told > 0 && told < math.MaxInt64/factsPerToken {
+		most = min(most, max(fewestFacts, int(told)*factsPerToken))
+	}
+	return most
+}
+
+// fullDetail says why a stream is left alone, and what to do.
+func (p *Peer) fullDetail(f *index.Full) string {
+	if f.Bound == index.BoundMemory {
+		return fmt.Sprintf("its %d blocks grew most when the trees reached limits.memory: its cache is guessed for ten minutes, then tried again; raise limits.memory", f.Facts)
+	}
+	return fmt.Sprintf("it announced %d blocks, more than its cache can hold or limits.stream_facts allows: its cache is guessed for ten minutes or until it is cleared; restart the engine, or raise limits.stream_facts", f.Facts)
+}
+
+// tellFull logs what was given up since the last look.
+func (p *Peer) tellFull(now time.Time) {
+	st := p.index.Stats()
+	if maps.Equal(st.GivenUp, p.givenUp) {
+		return
+	}
+	p.givenUp = st.GivenUp
+	for _, r := range slices.SortedFunc(slices.Values(p.fleet.List()), func(a, b *fleet.Replica) int { return strings.Compare(a.Name(), b.Name()) }) {
+		if f, ok := p.index.Full(r.Stream); ok {
+			p.log.Warn("stream given up", "replica", r.Name(), "why", p.fullDetail(&f))
+		}
+	}
+}
+
+// treeMemory is limits.memory, or half of what this process may have.
+func treeMemory(configured int64) int64 {
+	if configured > 0 {
+		return configured
+	}
+	return processMemory("/sys/fs/cgroup/memory.max", "/proc/meminfo") / 2
+}
+
+// processMemory is the container's limit, or else the machine's memory; 0 if
+// neither can be read.
+func processMemory(cgroup, meminfo string) int64 {
+	machine := int64(0)
+	if text, err := os.ReadFile(meminfo); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemTotal:" {
+				kb, _ := strconv.ParseInt(f[1], 10, 64)
+				machine = kb << 10
+			}
+		}
+	}
+	if text, err := os.ReadFile(cgroup); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && (machine == 0 || n < machine) {
+			return n // "max" is no number: no limit
+		}
+	}
+	return machine
+}
