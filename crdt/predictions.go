@@ -2,7 +2,6 @@ package crdt
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -42,6 +41,7 @@ type PredictionsConfig struct {
 type Predictions struct {
 	cfg    PredictionsConfig
 	spaces map[PredictionSpace]*space
+	order  []*space  // the same, sorted: the sums are told in this order
 	due    groupHeap // all groups, by due
 
 	hide, show, victims []uint64 // scratch
@@ -102,6 +102,7 @@ func (p *Predictions) join(in *Prediction, nowMs int64) bool {
 		}
 		s = newSpace(in.Space)
 		p.spaces[in.Space] = s
+		p.order = slices.Insert(p.order, p.place(s), s)
 	}
 	p.take(s, in, t, nowMs)
 	p.trim(s)
@@ -295,7 +296,7 @@ func (p *Predictions) Expire(nowMs int64) (next int64) {
 			p.forget(s, key)
 		}
 		if len(s.of) == 0 {
-			delete(p.spaces, s.id)
+			p.remove(s)
 		}
 	}
 	if len(p.due.list) == 0 {
@@ -306,10 +307,9 @@ func (p *Predictions) Expire(nowMs int64) (next int64) {
 
 // Drop forgets all predictions of one replica.
 func (p *Predictions) Drop(replica StreamID) {
-	ids := slices.SortedFunc(maps.Keys(p.spaces), compareSpaces)
-	for _, id := range ids {
-		if id.Replica == replica {
-			p.dropSpace(p.spaces[id])
+	for _, s := range slices.Clone(p.order) {
+		if s.id.Replica == replica {
+			p.dropSpace(s)
 		}
 	}
 }
@@ -330,7 +330,7 @@ func (p *Predictions) DropLargest() bool {
 }
 
 func (p *Predictions) dropSpace(s *space) {
-	delete(p.spaces, s.id)
+	p.remove(s)
 	p.hide = p.hide[:0]
 	for _, g := range s.rank.list {
 		p.due.remove(g)
@@ -359,19 +359,31 @@ func (p *Predictions) Len() (keys, spaces int) {
 	return keys, len(p.spaces)
 }
 
+// place is where in order a space is, or would be.
+func (p *Predictions) place(s *space) int {
+	i, _ := slices.BinarySearchFunc(p.order, s, func(a, b *space) int { return compareSpaces(a.id, b.id) })
+	return i
+}
+
+// remove takes a space out.
+func (p *Predictions) remove(s *space) {
+	delete(p.spaces, s.id)
+	i := p.place(s)
+	p.order = slices.Delete(p.order, i, i+1)
+}
+
 // Sums returns one XOR per space and bucket of time, sorted, after expiring.
-// Two peers with equal touches have equal sums.
+// Two peers with equal touches have equal sums. O(sums): the spaces lie in order.
 func (p *Predictions) Sums(nowMs int64) []PredictionSum {
 	p.Expire(nowMs)
-	var out []PredictionSum
-	for id, s := range p.spaces {
+	out := make([]PredictionSum, 0, 2*len(p.order))
+	for _, s := range p.order {
+		from := len(out)
 		for b, e := range s.sums {
-			out = append(out, PredictionSum{Space: id, Bucket: b, XOR: e.xor, Count: e.count})
+			out = append(out, PredictionSum{Space: s.id, Bucket: b, XOR: e.xor, Count: e.count})
 		}
+		slices.SortFunc(out[from:], func(a, b PredictionSum) int { return cmp.Compare(a.Bucket, b.Bucket) })
 	}
-	slices.SortFunc(out, func(a, b PredictionSum) int {
-		return cmp.Or(compareSpaces(a.Space, b.Space), cmp.Compare(a.Bucket, b.Bucket))
-	})
 	return out
 }
 
