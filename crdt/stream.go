@@ -263,6 +263,16 @@ func (s *Stream) Blocks() Blocks {
 	return s.cur.blocks
 }
 
+// Reach is the anchor and the floor of the context, without a copy of it; zeros
+// while nothing is known. O(1).
+func (s *Stream) Reach() (anchor, floor uint64) {
+	s.finish()
+	if s.cur == nil {
+		return 0, 0
+	}
+	return s.cur.anchor, s.cur.floor
+}
+
 // AboveBytes is what the slots above the first hole take.
 func (s *Stream) AboveBytes() int {
 	if s.cur == nil {

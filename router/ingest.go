@@ -47,6 +47,7 @@ type following struct {
 	rank   int       // in the hub
 	first  bool      // this peer is the first owner
 	lostAt time.Time // since when this peer owns it no more; zero: owner
+	holes  int       // of the stream after the last delivery
 }
 
 func newIngest(p *Peer) (*ingest, error) {
@@ -207,18 +208,20 @@ func (g *ingest) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
 // Deliver is the event path: engine's slots -> index -> mesh.
 func (g *ingest) Deliver(d kvevents.Delivery) {
 	delta := crdt.Delta{Stream: d.Stream, Epoch: d.Epoch, Anchor: d.Anchor, Slots: d.Slots}
-	before := len(g.peer.index.Holes(d.Stream))
 	out := g.peer.index.Apply(&delta, g.peer.clock.ms(time.Now()))
-	if n := len(out.Holes) - before; n > 0 {
-		g.peer.metrics.gaps.Add(float64(n))
-	}
 	if out.Overflow {
 		g.peer.log.Warn("stream forgotten: too many holes; a snapshot or replay will bring it back", "stream", d.Stream)
 	}
 	g.mu.Lock()
 	f := g.follow[d.Stream]
-	first := f != nil && f.first
+	first, gaps := f != nil && f.first, 0
+	if f != nil && !out.Stale {
+		gaps, f.holes = len(out.Holes)-f.holes, len(out.Holes)
+	}
 	g.mu.Unlock()
+	if gaps > 0 {
+		g.peer.metrics.gaps.Add(float64(gaps))
+	}
 	if out.Stale || out.Overflow || out.NewSlots == 0 && !out.NewEpoch {
 		return // nobody relays what did not change its own state
 	}

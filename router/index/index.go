@@ -286,11 +286,11 @@ func (x *Index) Prior(id crdt.StreamID) (p Prior, ok bool) {
 	if s.Epoch() == 0 {
 		return Prior{Fence: s.Fence()}, false
 	}
-	c := s.Context()
+	anchor, floor := s.Reach()
 	last, ts := s.Last()
-	p = Prior{Epoch: c.Epoch, Anchor: c.Anchor, Floor: c.Floor, LastTS: ts, Fence: s.Fence()}
-	if p.Last = last; c.Floor >= c.Anchor {
-		p.Last = max(last, c.Floor)
+	p = Prior{Epoch: s.Epoch(), Anchor: anchor, Floor: floor, LastTS: ts, Fence: s.Fence()}
+	if p.Last = last; floor >= anchor {
+		p.Last = max(last, floor)
 	}
 	return p, true
 }
