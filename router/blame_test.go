@@ -83,10 +83,10 @@ func allUp(p *Peer) bool {
 func TestAClientCannotOpenBreakers(t *testing.T) {
 	p := fragilePeer(t, nil, nil, nil)
 	big := strings.Repeat("x", 2<<20)
-	for i := range 60 { // more than the budget of retries lets through
-		body := `{"kill":"413","model":"m","messages":[],"a":"` + big + `"}`
-		if i%2 == 0 {
-			body = `{"kill":"now","model":"m","messages":[]}`
+	for i := range 300 { // more than the budget of retries lets through
+		body := `{"kill":"now","model":"m","messages":[]}`
+		if i%30 == 0 {
+			body = `{"kill":"413","model":"m","messages":[],"a":"` + big + `"}`
 		}
 		if status, _, text := request(t, p, http.MethodPost, "/v1/chat/completions", body); status == 200 {
 			t.Fatalf("%d %s", status, text)
