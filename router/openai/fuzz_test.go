@@ -206,3 +206,45 @@ func checkCut(t *testing.T, e Event, cut []byte) {
 		}
 	}
 }
+
+// FuzzConversations holds I5 for the APIs with a system prompt and stored turns,
+// built of any strings: a longer conversation begins with the shorter one, the
+// session is the one that was named, and no strip or question breaks the body.
+func FuzzConversations(f *testing.F) {
+	f.Add("be brief", "hi", "yes", "s-1", true)
+	f.Add("", "\u2028\x00\"\\", "{}", "@/\\", false)
+	f.Add("x", `"},{"role":"user","content":"`, "kv_transfer_params", "", true)
+	f.Fuzz(func(t *testing.T, system, said, answer, session string, anthropic bool) {
+		encode := func(v any) string {
+			raw, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(raw)
+		}
+		turn := `{"role":"user","content":` + encode(said) + `}`
+		longer := turn + `,{"content":` + encode(answer) + `,"role":"assistant"}`
+		endpoint, first, second := Responses, `{"instructions":`+encode(system)+`,"input":`+encode(said), `{"input":[`+longer+`],"instructions":`+encode(system)
+		if anthropic {
+			endpoint, first, second = Messages, `{"system":`+encode(system)+`,"messages":[`+turn+`]`, `{"messages":[`+longer+`],"system":`+encode(system)
+		}
+		end := `,"session_id":` + encode(session) + `,"vllm_xargs":{"kv_transfer_params":{}}}`
+		a, err := Parse(endpoint, []byte(first+end))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Parse(endpoint, []byte(second+end))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(b.AppendCanonical(nil), a.AppendCanonical(nil)) {
+			t.Fatalf("I5: %q does not begin with %q", b.AppendCanonical(nil), a.AppendCanonical(nil))
+		}
+		if want := string(bytes.ToValidUTF8([]byte(session), []byte("\ufffd"))); utf8.ValidString(session) && b.Session != want {
+			t.Fatalf("session %q, want %q", b.Session, want)
+		}
+		if n := b.StripInternal(); n != 1 || !json.Valid(b.Bytes()) || !json.Valid(b.PromptBody()) {
+			t.Fatalf("%d stripped: %s", n, b.Bytes())
+		}
+	})
+}
