@@ -77,6 +77,7 @@ func (p *Peer) live(ctx context.Context) error {
 	wg.Go(func() { p.fleet.Run(background) })
 	wg.Go(func() { p.discover(background) })
 	wg.Go(func() { p.ingest.run(background) })
+	wg.Go(func() { p.told.run(background) })
 	wg.Go(func() { p.keepHouse(background) })
 	wg.Go(func() { announce(background, p.picker.Announcer()) })
 	wg.Go(func() { p.followConfig(background) })

@@ -65,6 +65,7 @@ type Peer struct {
 	core     *gossip.Core
 	mesh     *link
 	ingest   *ingest
+	told     *toldLoads // loads that engines publish
 	console  *console.Console
 	unheard  map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
 	lineups  lineupCache
@@ -200,8 +201,11 @@ func (p *Peer) compose() error {
 	if p.ingest, err = newIngest(p); err != nil {
 		return err
 	}
+	p.told = &toldLoads{peer: p, last: map[crdt.StreamID]time.Time{}}
 	p.fleet = fleet.New(fleet.Config{
-		Owned:   p.ingest.owns,
+		Owned: func(id crdt.StreamID) bool {
+			return p.ingest.owns(id) && !p.told.fresh(id, time.Now())
+		},
 		Scraped: p.ingest.scraped,
 		Changed: p.ingest.wake,
 		Logger:  p.log.Named("fleet"),
