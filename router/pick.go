@@ -26,6 +26,8 @@ type prompt struct {
 	single bool // the only prompt of its body: the engine's count of tokens is its
 	whole  bool // a prefill leg failed: one replica is enough
 	blame  blame
+
+	uncached bool // the engine reads no cache for it
 }
 
 // ticket follows one try from its dispatch to its end.
@@ -122,7 +124,7 @@ func (pr *prompt) prompt() pick.Prompt {
 	k := &pr.keys
 	return pick.Prompt{
 		Chain:  index.Chain{Root: k.Root, Keys: k.Keys, Hashes: k.Hashes, Exact: k.Scheme.Exact()},
-		Tokens: k.Tokens, Grid: k.Grid,
+		Tokens: k.Tokens, Grid: k.Grid, Uncached: pr.uncached,
 	}
 }
 
@@ -146,9 +148,9 @@ func (p *Peer) gather(s *scratch, now time.Time) {
 			shared = max(shared, s.Stored(&s.prompt, m))
 		}
 	}
-	s.weights = s.weights[:0]
+	s.weights, s.Pages = s.weights[:0], s.Pages[:0]
 	for _, r := range s.replicas {
-		s.weights = append(s.weights, r.Weight(now))
+		s.weights, s.Pages = append(s.weights, r.Weight(now)), append(s.Pages, r.Page())
 	}
 	p.picker.Gather(&s.Scratch, &s.Set, s.weights, &s.prompt, shared, p.clock.ms(now))
 }

@@ -37,7 +37,7 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, s 
 	}
 	// The Responses API adds up the prompts of all its turns; of batches the
 	// usage is that of all prompts.
-	pr := &prompt{keys: p.tokens.Keys(ctx, &q), single: body.Prompt.Count <= 1 && (body.Endpoint == openai.Chat || body.Endpoint == openai.Completions)}
+	pr := &prompt{uncached: body.Uncached(), keys: p.tokens.Keys(ctx, &q), single: body.Prompt.Count <= 1 && (body.Endpoint == openai.Chat || body.Endpoint == openai.Completions)}
 	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()

@@ -54,6 +54,9 @@ func (r *Replica) Facts() Facts { return *r.facts.Load() }
 // Engine is the engine's kind, empty until it is known. One pointer load.
 func (r *Replica) Engine() string { return r.facts.Load().Engine }
 
+// Page is the tokens of the engine's page; 0 unknown. One pointer load.
+func (r *Replica) Page() int { return r.facts.Load().BlockSize }
+
 // note publishes new facts and reports whether how to follow the replica's
 // events changed.
 func (r *Replica) note(next Facts) bool {

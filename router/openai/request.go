@@ -28,7 +28,18 @@ type Request struct {
 	Previous  string // previous_response_id: the prompt continues a stored one
 	Session   string // which conversation this is, as the body says; see readSession
 
+	echo           bool // the prompt comes back
+	logprobs       bool // of what comes back
+	promptLogprobs bool
+
 	body object
+}
+
+// Uncached reports whether the engine reads no cache for the request: the
+// probabilities of the prompt's own tokens are asked for, so all of it is
+// computed (vLLM's skip_reading_prefix_cache).
+func (r *Request) Uncached() bool {
+	return r.promptLogprobs || r.echo && r.logprobs && r.Endpoint == Completions
 }
 
 // Parse reads one body. It refuses only what no engine would parse, or what two
@@ -81,6 +92,12 @@ func (r *Request) readMember(m *member) {
 		r.Model = laxString(m.value)
 	case "user":
 		r.User = laxString(m.value)
+	case "echo":
+		r.echo = laxBool(m.value)
+	case "logprobs":
+		r.logprobs = true
+	case "prompt_logprobs":
+		r.promptLogprobs = true
 	case "cache_salt":
 		r.CacheSalt = laxString(m.value)
 	case "lora_path", "lora_name": // SGLang also takes lists, one a prompt

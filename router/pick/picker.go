@@ -105,7 +105,12 @@ func (k *Picker) Gather(s *Scratch, set *Set, weights []float64, p *Prompt, shar
 		s.Found.Read(m.Ref, d)
 		c.ID, c.Index, c.Weight = m.ID, i, weights[i]
 		c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = d.GPU*grid, d.CPU*grid, d.Any*grid, d.Predicted*grid, d.Suspect*grid
+		page := 1
+		if i < len(set.Pages) {
+			page = max(1, set.Pages[i])
+		}
 		c.Pool, c.Held = shared, int64(m.Ref.Blocks()*grid)
+		p.clip(c, page)
 	}
 	k.loads.Snapshot(s.Cands, set.Entries, nowMs, s.View.AgeMs)
 }

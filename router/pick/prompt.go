@@ -16,6 +16,10 @@ type Prompt struct {
 	Chain  index.Chain
 	Tokens int // its length
 	Grid   int // tokens a block
+
+	// Uncached says that the engine reads no cache for this request: all of the
+	// prompt is computed.
+	Uncached bool
 }
 
 // Caller is what a request says besides its prompt; 0: nothing.
@@ -38,6 +42,23 @@ func (p *Prompt) Cost(id crdt.StreamID, d *policy.Decision) load.Cost {
 	return load.Cost{
 		Replica: id, Prefill: d.Prefill, Tokens: int64(max(1, p.Tokens-d.Matched)), Blocks: int64(len(p.Chain.Keys)),
 	}
+}
+
+// clip keeps what is believed to be held within what an engine with pages of so
+// many tokens can take from its cache: whole pages, and never the last token,
+// for which it must compute the next one's probabilities (vLLM and SGLang look
+// up at most tokens - 1). Keys of text are no measure of that.
+func (p *Prompt) clip(c *policy.Candidate, page int) {
+	most := max(p.Tokens-1, 0) / page * page
+	switch {
+	case p.Uncached:
+		most = 0
+	case !p.Chain.Exact:
+		return
+	}
+	c.GPU, c.CPU, c.Disk = min(c.GPU, most), min(c.CPU, most), min(c.Disk, most)
+	c.Predicted = min(c.Predicted/page*page, most)
+	c.Suspect, c.Pool = min(c.Suspect, c.GPU), min(c.Pool, most)
 }
 
 // Blocks is how many whole blocks so many tokens are.

@@ -16,6 +16,9 @@ type Mark struct {
 type Set struct {
 	Marks   []*Mark
 	Entries []*load.Entry // of the marks
+
+	// Pages are the tokens of a page of each engine, 0 unknown; nil: nobody knows.
+	Pages []int
 }
 
 // Add appends a replica.
