@@ -54,6 +54,39 @@ func TestOracleAsksAReplicaThatDoesNotRest(t *testing.T) {
 	}
 }
 
+// A second replica is asked where the first cannot tell: of two vLLM servers of
+// which one runs with --enable-scale-out, the other one answers 403 to the
+// render of Messages, and the first prompt to find that out would get text keys.
+func TestASecondReplicaIsAskedWhereTheFirstCannotTell(t *testing.T) {
+	p := quietPeer(t, nil)
+	p.fleet.Set([]fleet.Spec{
+		{Name: "a", URL: "http://a", Engine: "vllm", Model: "m"}, {Name: "b", URL: "http://b", Engine: "vllm", Model: "m"},
+		{Name: "c", URL: "http://c", Engine: "sglang", Model: "m"}, {Name: "b/1", URL: "http://b", Rank: 1, Engine: "vllm", Model: "m"},
+	}, time.Unix(1, 0))
+	l := p.lineup("m")
+	s := &scratch{seats: l.seats}
+	firsts := map[string]int{}
+	for range 200 {
+		asked := p.oracles(s, token.Chat)
+		if len(asked) != 2 || asked[0].URL == asked[1].URL {
+			t.Fatalf("asked %+v, want two servers", asked)
+		}
+		firsts[asked[0].URL]++
+	}
+	if len(firsts) != 3 {
+		t.Errorf("asked first: %v, want any of three", firsts)
+	}
+	s.replicas = s.replicas[:0:0]
+	for _, r := range l.replicas {
+		if r.Spec.URL == "http://a" || r.Spec.URL == "http://c" {
+			s.replicas = append(s.replicas, r)
+		}
+	}
+	if asked := p.oracles(s, token.Messages); len(asked) != 1 || asked[0].URL != "http://a" {
+		t.Errorf("asked %+v, SGLang has no endpoint for Messages", asked)
+	}
+}
+
 // A render server is never sent requests and is asked before the replicas.
 func TestRenderServersAreAskedFirst(t *testing.T) {
 	p := quietPeer(t, nil)

@@ -58,14 +58,25 @@ var askOf = func() map[openai.Endpoint]func(token.Rung, string, []byte) ([]byte,
 }()
 
 // oracles draws whom to ask for a prompt's tokens: a render server, then a
-// replica, so that in a pool of several engines equal prompts have equal keys.
+// replica, so that in a pool of several engines equal prompts have equal keys;
+// then another replica, for prompts that the first cannot tell the tokens of:
+// servers with and without --enable-scale-out, of several releases. Without it
+// the prompts that find that out, one a minute, have text keys.
 func (p *Peer) oracles(s *scratch, kind token.Kind) []token.Oracle {
 	rests := func(o *token.Oracle) bool { return p.tokens.Resting(o, kind) }
-	out := make([]token.Oracle, 0, 2)
+	out := make([]token.Oracle, 0, 3)
 	for _, from := range [][]*fleet.Replica{s.renders, s.replicas} {
 		if o, ok := oracle(from, kind, rests); ok {
 			out = append(out, o)
 		}
+	}
+	if len(out) == 0 {
+		return out
+	}
+	first := out[len(out)-1].URL
+	busy := func(o *token.Oracle) bool { return o.URL == first || rests(o) }
+	if o, ok := oracle(s.replicas, kind, busy); ok && !busy(&o) {
+		out = append(out, o)
 	}
 	return out
 }
