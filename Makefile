@@ -10,7 +10,7 @@ BENCHTIME ?= 1s
 SOAKTIME ?= 2m
 MUTANTS  ?= .
 
-.PHONY: deploy-check help build demo test check bench sim fuzz e2e mutants soak clean
+.PHONY: deploy-check help build demo test check bench sim fuzz e2e e2e-vllm mutants soak clean
 
 help: ## one line a target
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ clean: ## remove what was built
 
 e2e: ## real processes on loopback, from the command line down
 	$(GO) test -tags e2e -count 1 -timeout 25m -v ./cmd/banyan
+
+e2e-vllm: ## peers before two real vLLM servers without a GPU; installs them once (6 GB), else skips and says why; SHORT=-short
+	BANYAN_VLLM=$$(cmd/banyan/testdata/vllm/install.sh) $(GO) test -tags 'e2e e2e_vllm' $(SHORT) -count 1 -timeout 15m -v ./cmd/banyan -run '^TestVLLM$$'
 
 mutants: ## apply each deliberate bug (MUTANTS=FOLDER: of one list), table of who kills it
 	$(GO) test -tags mutants -count 1 -timeout 0 -v ./cmd/banyan -run 'TestMutants/$(MUTANTS)'
