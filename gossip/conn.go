@@ -129,7 +129,6 @@ func (c *Core) unsend(p *peer, cn *conn) {
 		c.reowe(p, cn)
 	} else {
 		p.needFull, p.inDigest = true, false
-		p.scrapes, p.vitals = nil, nil // what was under way is told again
 		p.asks = nil
 		if bulk := p.conns[Bulk]; bulk != nil && bulk.got > 0 {
 			bulk.acked, bulk.ackDue = 0, c.now

@@ -129,8 +129,9 @@ func (c *Core) refuse(cn *conn, id crdt.PeerID, reason, detail string) {
 }
 
 // greeted starts the exchange on a connection whose peer is known: the whole
-// load table, operator intent and a digest on the fast one; what is owed on
-// the bulk one.
+// load table, operator intent and a digest on the fast one, with whole tables,
+// so that nothing that was told on an earlier one is missed; what is owed on the
+// bulk one.
 func (c *Core) greeted(cn *conn, p *peer) {
 	if cn.class == Fast {
 		c.sendFullLoads(p)
