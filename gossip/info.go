@@ -21,8 +21,15 @@ type PeerInfo struct {
 	Unacked     int   // bytes sent and not acknowledged, both connections
 	AckAge      int64 // ms: the oldest slot it has not acknowledged, since receipt; 0 none
 	Owed        int   // streams of which it is still to be sent slots
-	In, Out     map[string]Traffic
+	In, Out     PerKind
 }
+
+// PerKind counts traffic by kind of frame. It is no map: whoever asks for all
+// peers many times a second does not look at it.
+type PerKind [kinds]Traffic
+
+// ByName are the counters that are not zero, by the name of their kind.
+func (k *PerKind) ByName() map[string]Traffic { return traffic((*[kinds]Traffic)(k)) }
 
 // Peers lists all known peers by id.
 func (c *Core) Peers() []PeerInfo {
@@ -37,7 +44,7 @@ func (c *Core) info(p *peer) PeerInfo {
 	i := PeerInfo{
 		ID: p.id, Name: p.name, Member: p.member, Ready: p.ready, Draining: p.draining,
 		Digested: p.digested, ViewAge: c.viewAge(p), AckAge: c.ackAge(p), Owed: len(p.owed),
-		In: traffic(&p.in), Out: traffic(&p.out),
+		In: p.in, Out: p.out,
 	}
 	for class, cn := range p.conns {
 		if cn == nil {

@@ -170,7 +170,7 @@ func sentTo(n *gossiptest.Net, to *gossiptest.Node, kind string) (frames uint64)
 	for _, x := range n.Nodes() {
 		for _, p := range x.Core.Peers() {
 			if p.ID == to.ID {
-				frames += p.Out[kind].Frames
+				frames += p.Out.ByName()[kind].Frames
 			}
 		}
 	}

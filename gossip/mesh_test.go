@@ -161,8 +161,9 @@ func TestQuiescentMeshSendsNoSlots(t *testing.T) { // I4, property NoEcho
 func sent(n *gossiptest.Net, kind string) (sum gossip.Traffic) {
 	for _, x := range n.Nodes() {
 		for _, p := range x.Core.Peers() {
-			sum.Frames += p.Out[kind].Frames
-			sum.Bytes += p.Out[kind].Bytes
+			t := p.Out.ByName()[kind]
+			sum.Frames += t.Frames
+			sum.Bytes += t.Bytes
 		}
 	}
 	return sum

@@ -57,17 +57,38 @@ func (p *Peer) publishVitals(now time.Time) {
 	v := crdt.Vitals{
 		Version: uint64(p.clock.ms(now)), Name: p.name, HTTP: p.public.Addr().String(), Build: p.version,
 		Rate: p.loads.OwnRate(p.clock.ms(now)), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
-		Ready: ready, Draining: p.draining.Load(), Ages: map[crdt.PeerID]int64{},
+		Ready: ready, Draining: p.draining.Load(),
 	}
 	if a := p.ages.Load(); a != nil {
-		for _, info := range a.list {
-			if info.Member {
-				v.Ages[info.ID] = info.ViewAge
-			}
-		}
+		v.Ages = toldAges(a.list)
 	}
 	p.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{p.id: v})
 	if ready != p.tagged.Swap(ready) {
 		p.mesh.setTags(ready, p.draining.Load())
 	}
+}
+
+// maxAges is the largest mesh, without this peer, of which a peer tells how old
+// its view of each other one is.
+const maxAges = 15
+
+// toldAges are the view ages that a peer tells the others, ms: of a large mesh
+// that of the worst alone. All of them at all peers are 24 bytes times the
+// square of the peers in each digest round, 390 kB among 128, and nothing shows
+// so many.
+func toldAges(list []gossip.PeerInfo) map[crdt.PeerID]int64 {
+	out := make(map[crdt.PeerID]int64)
+	var worst gossip.PeerInfo
+	for _, info := range list {
+		if info.Member {
+			out[info.ID] = info.ViewAge
+			if worst.ID == (crdt.PeerID{}) || info.ViewAge > worst.ViewAge {
+				worst = info
+			}
+		}
+	}
+	if len(out) > maxAges {
+		return map[crdt.PeerID]int64{worst.ID: worst.ViewAge}
+	}
+	return out
 }

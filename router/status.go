@@ -202,10 +202,10 @@ func (p *Peer) meshStatus() console.Mesh {
 	if v := p.ages.Load(); v != nil {
 		m.Peers = v.Peers
 		for _, info := range v.list {
-			for kind, t := range info.In {
+			for kind, t := range info.In.ByName() {
 				m.BytesIn[kind] += t.Bytes
 			}
-			for kind, t := range info.Out {
+			for kind, t := range info.Out.ByName() {
 				m.BytesOut[kind] += t.Bytes
 			}
 		}
