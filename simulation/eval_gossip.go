@@ -11,9 +11,11 @@ import (
 )
 
 // Times of the protocol that an evaluation does not vary, in seconds
-// (gossip/times.go).
+// (gossip/times.go, gossip/beat.go).
 const (
 	heartbeatEvery = 0.2
+	heartbeats     = 15 // at a time; more only where 16 times do not reach all
+	maxCrowd       = 16
 	predictAfter   = 0.01
 	ackAfter       = 0.05
 	digestEvery    = 1.5
@@ -157,7 +159,8 @@ func (t *traffic) flush(now float64, p *talker) {
 func (t *traffic) silence(p *talker, until float64) {
 	for p.sent+heartbeatEvery < until {
 		p.sent += heartbeatEvery
-		t.send(p, "load", 1+4, t.others)
+		crowd := min((t.others+heartbeats-1)/heartbeats, maxCrowd)
+		t.send(p, "ack", 1+2, (t.others+crowd-1)/crowd)
 	}
 }
 
