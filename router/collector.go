@@ -26,7 +26,7 @@ type collector struct {
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
 	snapshots, givenUp, rejected                *prometheus.Desc
 	clock, config, queue                        *prometheus.Desc
-	expiry, unknownKinds                        *prometheus.Desc
+	expiry, unknownKinds, ignored               *prometheus.Desc
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
 	spans                                       *prometheus.Desc
 	promptKeys, wrongKeys                       *prometheus.Desc
@@ -51,6 +51,7 @@ func newCollector(p *Peer) *collector {
 		fullTotal:    d("streams_given_up_total", "Streams that did not fit, by what they did not fit into.", "cause"),
 		suspect:      d("suspect_facts", "Facts older than a lost batch."),
 		unknownKinds: d("unknown_cache_groups_total", "Stored blocks left out because their cache group is of a kind this version does not know; streams this peer follows."),
+		ignored:      d("event_batches_ignored_total", "Event batches not taken because their number was heard before on the same connection, is below the first one obtainable, or they came while the stream is in quarantine; streams this peer follows."),
 		divergent:    d("divergent_streams", "Streams that differ between peers at equal contexts."),
 		viewAge:      d("mesh_view_age_seconds", "Age of what is known of the worst live peer."),
 		ready:        d("ready", "1 if this peer is ready."),
@@ -81,16 +82,18 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	p := c.peer
-	strange := uint64(0)
+	strange, ignored := uint64(0), uint64(0)
 	for _, r := range p.fleet.List() {
 		gauge(c.inflight, float64(p.loads.InFlight(r.Stream)), r.Name())
 		gauge(c.up, oneIf(r.Up()), r.Name())
 		if st, ok := p.ingest.told(r.Stream); ok {
 			gauge(c.events, oneIf(st.Connected && st.Unusable == ""), r.Name())
 			strange += st.Counters.UnknownKinds
+			ignored += st.Tracker.Backward + st.Tracker.Stale + st.Tracker.Ignored
 		}
 	}
 	ch <- prometheus.MustNewConstMetric(c.unknownKinds, prometheus.CounterValue, float64(strange))
+	ch <- prometheus.MustNewConstMetric(c.ignored, prometheus.CounterValue, float64(ignored))
 	for _, f := range p.discovery {
 		gauge(c.discovery, oneIf(f.trouble() == ""), f.source)
 	}

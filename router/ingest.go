@@ -12,6 +12,7 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/kvevents"
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
@@ -334,6 +335,8 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 			ms := time.Since(st.Since).Milliseconds()
 			s.ConnectingMs = &ms
 		}
+	case st.State == follow.Asking.String():
+		s.State, s.Detail = "connecting", "its events wait until it tells when it started (GET /metrics): look whether that answers"
 	default:
 		s.State, s.Detail = "ok", st.State
 	}

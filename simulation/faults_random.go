@@ -7,7 +7,7 @@ import (
 )
 
 // RandomFaults draws a schedule over d for a mesh of peers and replicas: one
-// to three a second, of every kind. An engine restarts at most once: a third
+// to three a second, of every kind. An engine restarts at most twice: a third
 // restart in a minute is a quarantine, not a fault to recover from.
 func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 	g := &faultDraw{rng: rand.New(rand.NewPCG(seed, 0xfa017)), peers: peers, replicas: replicas, span: d}
@@ -48,7 +48,7 @@ type faultDraw struct {
 	rng             *rand.Rand
 	peers, replicas int
 	span            time.Duration
-	restarted       map[string]bool
+	restarted       map[string]int
 	joined, killed  int
 }
 
@@ -111,13 +111,13 @@ func (g *faultDraw) restart(f Fault) Fault {
 	if f.For = 0; g.rng.IntN(2) == 0 {
 		f.For = g.within(3 * time.Second)
 	}
-	if g.restarted[f.Target] {
+	if g.restarted[f.Target] == 2 {
 		f.Verb, f.Factor, f.For = "drop-events", 0.3, time.Second
 		return f
 	}
 	if g.restarted == nil {
-		g.restarted = map[string]bool{}
+		g.restarted = map[string]int{}
 	}
-	g.restarted[f.Target] = true
+	g.restarted[f.Target]++
 	return f
 }

@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"router/fleet":           {"crdt", "router/load"},
 	"router/console":         {},
 	"router": {
-		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/kvevents",
+		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/kvevents", "router/kvevents/follow",
 		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing",
 	},
 	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/kvevents/follow", "simulation/replica", "simulation/workload"},

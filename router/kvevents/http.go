@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
 
 // HTTPBatch is the body of POST /v1/kv-events: one batch of a replica whose
@@ -61,7 +63,7 @@ func (d *Decoder) readHTTP(c *cursor) (HTTPBatch, error) {
 			b, err = c.text()
 			out.Replica = string(b)
 		case "epoch_ms":
-			out.Epoch, err = readCount(c, 1<<53)
+			out.Epoch, err = readCount(c, follow.MaxStart) // one wild number would fence the stream off
 		case "seq":
 			out.Seq, err = readCount(c, maxSeq)
 		case "ts":

@@ -58,6 +58,7 @@ func TestDecodeHTTPNamesTheFault(t *testing.T) {
 		"event 0: token count does not match":    strings.Replace(pushedJSON, "[1,2,3,4,5,6]", "[1,2,3,4,5]", 1),
 		`"seq" is missing`:                       strings.Replace(pushedJSON, `"seq"`, `"sequence"`, 1),
 		`"seq": out of range`:                    strings.Replace(pushedJSON, `"seq":4`, `"seq":-4`, 1),
+		`"epoch_ms": out of range`:               strings.Replace(pushedJSON, "1700000000123", "281474976710656", 1),
 		`"epoch_ms" is 0`:                        strings.Replace(pushedJSON, "1700000000123", "0", 1),
 		`"ts": timestamp out of range`:           strings.Replace(pushedJSON, "1700000000.25", "-1", 1),
 		"body is no map":                         `[1]`,

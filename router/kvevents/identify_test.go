@@ -77,6 +77,23 @@ func TestSubscriberAsksTheEngineWhoItIs(t *testing.T) {
 	}
 }
 
+// While an engine does not answer its batches wait, and the status says for what.
+func TestAnEngineThatDoesNotAnswerIsWaitedFor(t *testing.T) {
+	e := &askedEngine{fakeEngine: startEngine(t, true)}
+	e.start.Store(700)
+	e.fails.Store(1 << 40)
+	sink := newRecordSink()
+	s := e.follow(t, sink, false)
+	e.ready(t)
+	e.emit(true)
+	waitFor(t, func() string { return fmt.Sprint(s.Status().Counters.Messages) }, "1")
+	if st := s.Status(); st.State != "asking" || sink.epoch() != 0 {
+		t.Errorf("%+v, epoch %d", st, sink.epoch())
+	}
+	e.fails.Store(0)
+	waitFor(t, func() string { return sink.have(700) }, "1")
+}
+
 // An answer about a connection that ended meanwhile says nothing of the next one.
 func TestAnAnswerAboutAnEndedConnectionIsDropped(t *testing.T) {
 	sink := newRecordSink()
