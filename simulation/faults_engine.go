@@ -248,5 +248,5 @@ func (e *faultEngine) offload(b *crdt.Builder) {
 		return
 	}
 	e.add(h, crdt.TierCPU)
-	b.Store(crdt.Op{Mode: e.mode, Tier: crdt.TierCPU, Main: true, Root: uint64(e.run.library.root)}, []uint64{h}, nil)
+	b.Store(crdt.Op{Mode: e.mode, Tier: crdt.TierCPU, Main: true}, []uint64{h}, nil)
 }
