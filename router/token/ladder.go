@@ -70,8 +70,8 @@ func ladder(engine string, k Kind) []step {
 type Oracle struct {
 	URL    string
 	Engine string // vllm, sglang or trtllm; "": not known yet, asked as vLLM is
-	// Life changes when the server came up again: what was learned of it before
-	// is forgotten then.
+	// Life grows when the server came up again: what was learned of it before is
+	// forgotten then. Ranks behind one URL may each have their own.
 	Life   int64
 	Header http.Header
 }

@@ -221,6 +221,19 @@ func TestARestartForgetsWhatWasMissing(t *testing.T) {
 	if k := ask(2, "c"); k.Rung() != Render {
 		t.Fatalf("after the restart: %s by %s", k.Rung(), k.Reason)
 	}
+	// Two ranks behind the URL, one of which came up later: asked by turns they
+	// are one server, and what it refuses is not asked again each time.
+	here.Store(false)
+	asked := int64(0)
+	for i := range 6 {
+		ask(3+int64(i%2), strings.Repeat("d", i+1))
+		if i == 1 {
+			asked = e.asked.Load()
+		}
+	}
+	if n := e.asked.Load() - asked; n != 0 {
+		t.Errorf("ranks of one server make it asked %d times more", n)
+	}
 }
 
 // A render server is asked first; the replica is asked when it cannot be.

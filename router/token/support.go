@@ -80,7 +80,7 @@ func (a *abilities) resting(o *Oracle, k Kind, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.replicas[o.URL]
-	if r == nil || r.life != o.Life {
+	if r == nil || o.Life > r.life {
 		return !Asks(o.Engine, k)
 	}
 	if now.Before(r.quietUntil) {
@@ -120,7 +120,7 @@ func (a *abilities) getLocked(o *Oracle) *ability {
 			break
 		}
 	}
-	if r == nil || r.life != o.Life {
+	if r == nil || o.Life > r.life { // ranks behind one URL come up one after the other
 		r = &ability{life: o.Life}
 		a.replicas[o.URL] = r
 	}
