@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -41,7 +42,7 @@ func TestSimFaultsFailsWithTheTrace(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, "FAILED ConvergenceBound") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if !strings.Contains(errs, "mints epoch") {
+	if !regexp.MustCompile(`names process \d+ of \S+ epoch \d+`).MatchString(errs) {
 		t.Errorf("no trace: %s", errs)
 	}
 	_, again, ok := strings.Cut(errs, "again: banyan ")
