@@ -84,7 +84,7 @@ func (o *oracle) store(op *crdt.Op, seq uint64) {
 		f.seq = seq
 		if op.Mode == crdt.Flagged || f.copies[op.Tier] == 0 {
 			f.copies[op.Tier] = 1
-		} else {
+		} else if !op.Reuse { // a report is no second copy
 			f.copies[op.Tier]++
 		}
 		if op.PerPage == 1 {
