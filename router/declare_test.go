@@ -7,6 +7,7 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/kvevents"
 )
 
@@ -36,9 +37,9 @@ func TestOnlyAnOwnerDeclaresLosses(t *testing.T) {
 	// Each case begins with nothing said.
 	declared := func(owner, absent bool, after time.Duration) bool {
 		g.mu.Lock()
-		g.follow[id].lostAt = time.Time{}
+		g.follow[id].hold = ingest.Hold{}
 		if !owner {
-			g.follow[id].lostAt = time.Now()
+			g.follow[id].hold.Look(-1, 0)
 		}
 		g.losses = gossip.Losses{}
 		g.mu.Unlock()

@@ -36,7 +36,7 @@ type feed struct {
 	engine, events, replay, topic string
 }
 
-func (g *ingest) fed(r *fleet.Replica) feed {
+func (g *follower) fed(r *fleet.Replica) feed {
 	f := r.Facts()
 	switch {
 	case r.Spec.Kind == fleet.KindPool && r.Spec.Events == "" || r.Spec.Kind == fleet.KindRender || f.Engine == "" || g.misfit(&f) != "":
@@ -57,7 +57,7 @@ func (g *ingest) fed(r *fleet.Replica) feed {
 // misfit says why the events of an SGLang replica cannot be used, before any
 // came. Of the other engines a page is told for all cache groups together, so
 // their events decide.
-func (g *ingest) misfit(f *fleet.Facts) string {
+func (g *follower) misfit(f *fleet.Facts) string {
 	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.peer.config().Grid}
 	if f.Engine != kvevents.SGLang.String() || f.BlockSize == 0 || cfg.Fits(f.BlockSize) {
 		return ""
@@ -67,14 +67,14 @@ func (g *ingest) misfit(f *fleet.Facts) string {
 
 // polls reports whether a replica is the lowest listed rank of its URL: one
 // poll drains the events of all ranks.
-func (g *ingest) polls(r *fleet.Replica) bool {
+func (g *follower) polls(r *fleet.Replica) bool {
 	return !slices.ContainsFunc(g.peer.fleet.List(), func(o *fleet.Replica) bool {
 		return o.Spec.URL == r.Spec.URL && o.Spec.Rank < r.Spec.Rank
 	})
 }
 
 // source makes what brings a replica's events.
-func (g *ingest) source(r *fleet.Replica, way feed) (source, error) {
+func (g *follower) source(r *fleet.Replica, way feed) (source, error) {
 	logger := g.peer.log.Named("kvevents")
 	if way.how == fedPolled {
 		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.peer.config().Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger}

@@ -11,23 +11,18 @@ import (
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/kvevents"
 	"github.com/banyan-llm/banyan/router/kvevents/follow"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
-// Times of ingest.
-const (
-	reconcileEvery = 250 * time.Millisecond
-	// letGoAfter is how long a peer that is no owner any more goes on
-	// listening: make before break. Not so where reading empties the engine's
-	// queue: two readers would each miss the other's part.
-	letGoAfter = 3 * time.Second
-)
+// reconcileEvery is how often ownership is looked at, at the latest.
+const reconcileEvery = 250 * time.Millisecond
 
-// ingest follows the event streams that this peer owns. It is the Sink of
+// follower follows the event streams that this peer owns. It is the Sink of
 // their subscribers.
-type ingest struct {
+type follower struct {
 	peer   *Peer
 	owners int // per stream; 0 all
 	poke   chan struct{}
@@ -40,20 +35,19 @@ type ingest struct {
 
 // following is one stream this peer listens to.
 type following struct {
-	sub    source
-	feed   feed
-	stop   context.CancelFunc
-	done   chan struct{}
-	host   string    // name in the hub; empty: not fed by it
-	rank   int       // in the hub
-	first  bool      // this peer is the first owner
-	lostAt time.Time // since when this peer owns it no more; zero: owner
-	holes  int       // of the stream after the last delivery
+	sub   source
+	feed  feed
+	stop  context.CancelFunc
+	done  chan struct{}
+	host  string // name in the hub; empty: not fed by it
+	rank  int    // in the hub
+	hold  ingest.Hold
+	holes int // of the stream after the last delivery
 }
 
-func newIngest(p *Peer) (*ingest, error) {
+func newIngest(p *Peer) (*follower, error) {
 	n, _ := p.config().Ingest.owners() // validated
-	g := &ingest{peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{}}
+	g := &follower{peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{}}
 	if p.config().Ingest.Listen == "" {
 		return g, nil
 	}
@@ -65,7 +59,7 @@ func newIngest(p *Peer) (*ingest, error) {
 }
 
 // wake asks for a look at ownership soon. It never blocks.
-func (g *ingest) wake() {
+func (g *follower) wake() {
 	select {
 	case g.poke <- struct{}{}:
 	default:
@@ -73,7 +67,7 @@ func (g *ingest) wake() {
 }
 
 // run keeps the followed streams equal to the owned ones until ctx ends.
-func (g *ingest) run(ctx context.Context) {
+func (g *follower) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if g.hub != nil {
@@ -99,7 +93,7 @@ func (g *ingest) run(ctx context.Context) {
 }
 
 // rank is this peer's place among a replica's owners; -1 for none.
-func (g *ingest) rank(r *fleet.Replica) int {
+func (g *follower) rank(r *fleet.Replica) int {
 	n := g.owners
 	switch g.fed(r).how {
 	case fedHub:
@@ -111,13 +105,13 @@ func (g *ingest) rank(r *fleet.Replica) int {
 }
 
 // owns reports whether this peer is an owner of the stream; owners also scrape.
-func (g *ingest) owns(id crdt.StreamID) bool {
+func (g *follower) owns(id crdt.StreamID) bool {
 	return slices.Contains(g.peer.mesh.owners(id, g.owners), g.peer.id)
 }
 
 // reconcile starts what is owned and not followed, and stops what is followed
 // and no longer owned.
-func (g *ingest) reconcile(ctx context.Context, now time.Time) {
+func (g *follower) reconcile(ctx context.Context, now time.Time) {
 	listed := map[crdt.StreamID]bool{}
 	for _, r := range g.peer.fleet.List() {
 		way := g.fed(r)
@@ -132,22 +126,17 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 			delete(listed, r.Stream) // end it below; the next look starts it anew
 			g.wake()
 		} else if f != nil {
-			f.first = rank == 0
-			if rank >= 0 {
-				f.lostAt = time.Time{}
-			} else if f.lostAt.IsZero() {
-				f.lostAt = now
-			}
+			f.hold.Look(rank, g.peer.clock.ms(now))
 		}
 		g.mu.Unlock()
 		if f == nil && rank >= 0 {
-			g.start(ctx, r, rank == 0)
+			g.start(ctx, r, ingest.Hold{First: rank == 0})
 		}
 	}
 	g.mu.Lock()
 	var over []*following
 	for id, f := range g.follow {
-		if !listed[id] || !f.lostAt.IsZero() && (f.feed.how == fedPolled || now.Sub(f.lostAt) > letGoAfter) {
+		if !listed[id] || f.hold.Over(f.feed.how == fedPolled, g.peer.clock.ms(now)) {
 			over = append(over, f)
 			delete(g.follow, id)
 		}
@@ -163,7 +152,7 @@ func (g *ingest) reconcile(ctx context.Context, now time.Time) {
 }
 
 // start follows one stream.
-func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
+func (g *follower) start(ctx context.Context, r *fleet.Replica, hold ingest.Hold) {
 	way := g.fed(r)
 	src, err := g.source(r, way)
 	if err != nil {
@@ -171,7 +160,7 @@ func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
 		return
 	}
 	sctx, stop := context.WithCancel(ctx)
-	f := &following{sub: src, feed: way, stop: stop, done: make(chan struct{}), first: first, rank: r.Spec.Rank}
+	f := &following{sub: src, feed: way, stop: stop, done: make(chan struct{}), hold: hold, rank: r.Spec.Rank}
 	if sub, ok := src.(*kvevents.Subscriber); ok && way.how == fedHub {
 		f.host = hostOf(r.Spec.URL)
 		g.hub.Register(f.host, r.Spec.Rank, sub)
@@ -187,7 +176,7 @@ func (g *ingest) start(ctx context.Context, r *fleet.Replica, first bool) {
 	}()
 }
 
-func (g *ingest) stopAll() {
+func (g *follower) stopAll() {
 	g.mu.Lock()
 	all := g.follow
 	g.follow = map[crdt.StreamID]*following{}
@@ -201,13 +190,13 @@ func (g *ingest) stopAll() {
 }
 
 // Prior tells a subscriber what the mesh knows of its stream.
-func (g *ingest) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
+func (g *follower) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
 	p, ok := g.peer.index.Prior(id)
 	return kvevents.Prior{Epoch: p.Epoch, Fence: p.Fence, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS}, ok
 }
 
 // Deliver is the event path: engine's slots -> index -> mesh.
-func (g *ingest) Deliver(d kvevents.Delivery) {
+func (g *follower) Deliver(d kvevents.Delivery) {
 	delta := crdt.Delta{Stream: d.Stream, Epoch: d.Epoch, Anchor: d.Anchor, Slots: d.Slots}
 	out := g.peer.index.Apply(&delta, g.peer.clock.ms(time.Now()))
 	if out.Overflow {
@@ -215,7 +204,7 @@ func (g *ingest) Deliver(d kvevents.Delivery) {
 	}
 	g.mu.Lock()
 	f := g.follow[d.Stream]
-	first, gaps := f != nil && f.first, 0
+	first, gaps := f != nil && f.hold.First, 0
 	if f != nil && !out.Stale {
 		gaps, f.holes = len(out.Holes)-f.holes, len(out.Holes)
 	}
@@ -223,8 +212,8 @@ func (g *ingest) Deliver(d kvevents.Delivery) {
 	if gaps > 0 {
 		g.peer.metrics.gaps.Add(float64(gaps))
 	}
-	if out.Stale || out.Overflow || out.NewSlots == 0 && !out.NewEpoch {
-		return // nobody relays what did not change its own state
+	if !ingest.Relay(&out) {
+		return
 	}
 	g.peer.mesh.ingested(gossip.Ingested{
 		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: g.peer.clock.ms(d.ReceivedAt), First: first,
@@ -233,7 +222,7 @@ func (g *ingest) Deliver(d kvevents.Delivery) {
 
 // missing is the core's word that no live peer has these slots: ask the
 // engine, if this peer listens to it.
-func (g *ingest) missing(id crdt.StreamID, spans []crdt.Span) {
+func (g *follower) missing(id crdt.StreamID, spans []crdt.Span) {
 	p, ok := g.peer.index.Prior(id)
 	if !ok {
 		return
@@ -248,46 +237,38 @@ func (g *ingest) missing(id crdt.StreamID, spans []crdt.Span) {
 }
 
 // Exhausted is the engine's word that it cannot give these slots.
-func (g *ingest) Exhausted(id crdt.StreamID, epoch uint64, spans []crdt.Span) {
+func (g *follower) Exhausted(id crdt.StreamID, epoch uint64, spans []crdt.Span) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.losses.Exhausted(id, epoch, spans, g.peer.clock.ms(time.Now()))
 }
 
 // declare gives slots up where the rule of gossip.Losses says so.
-func (g *ingest) declare(now time.Time) {
+func (g *follower) declare(now time.Time) {
 	g.mu.Lock()
 	due := g.losses.Due(g.peer.clock.ms(now), func(id crdt.StreamID) bool {
 		f := g.follow[id]
-		return f != nil && f.lostAt.IsZero()
+		return f != nil && f.hold.Owner()
 	})
 	g.mu.Unlock()
-	for _, l := range due {
-		spans := crdt.Overlap(l.Spans, g.peer.index.Holes(l.Stream))
-		if len(spans) == 0 {
-			continue
-		}
-		d, out := g.peer.index.Declare(l.Stream, l.Epoch, spans, g.peer.clock.ms(now))
-		if len(d.Lost) == 0 || out.Stale {
-			continue
-		}
+	for _, lost := range ingest.Declare(due, g.peer.index, g.peer.clock.ms(now)) {
 		n := uint64(0)
-		for _, sp := range spans {
+		for _, sp := range lost.Lost {
 			n += sp.To - sp.From + 1
 		}
 		g.peer.metrics.lost.Add(float64(n))
-		g.peer.log.Warn("event batches lost: no peer and no replay has them", "stream", l.Stream, "batches", n)
-		g.peer.mesh.ingested(gossip.Ingested{Stream: l.Stream, Epoch: l.Epoch, Lost: spans, ReceivedAt: g.peer.clock.ms(now), First: true})
+		g.peer.log.Warn("event batches lost: no peer and no replay has them", "stream", lost.Stream, "batches", n)
+		g.peer.mesh.ingested(lost)
 	}
 }
 
 // scraped takes what the fleet read of an owned replica's own load.
-func (g *ingest) scraped(id crdt.StreamID, s crdt.Scrape) {
+func (g *follower) scraped(id crdt.StreamID, s crdt.Scrape) {
 	g.peer.loads.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: s})
 }
 
 // status is a replica's stream for the status page.
-func (g *ingest) status(r *fleet.Replica) console.Stream {
+func (g *follower) status(r *fleet.Replica) console.Stream {
 	s := console.Stream{Owners: []string{}}
 	if facts := r.Facts(); g.fed(r).how == fedNot {
 		s.State, s.Detail = "none", "no events endpoint is configured or told: predictions only"
@@ -345,7 +326,7 @@ func (g *ingest) status(r *fleet.Replica) console.Stream {
 
 // told is what a followed stream says of itself; false if this peer does not
 // follow it.
-func (g *ingest) told(id crdt.StreamID) (kvevents.Status, bool) {
+func (g *follower) told(id crdt.StreamID) (kvevents.Status, bool) {
 	g.mu.Lock()
 	f := g.follow[id]
 	g.mu.Unlock()
@@ -355,4 +336,4 @@ func (g *ingest) told(id crdt.StreamID) (kvevents.Status, bool) {
 	return f.sub.Status(), true
 }
 
-var _ kvevents.Sink = (*ingest)(nil)
+var _ kvevents.Sink = (*follower)(nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/gossip/mesh"
+	"github.com/banyan-llm/banyan/router/ingest"
 )
 
 // leaveTimeout bounds the goodbye to the mesh.
@@ -199,32 +200,15 @@ func (l *link) inspect(ctx context.Context, f func(*gossip.Core)) {
 	_ = l.mesh.Do(ctx, func() { f(l.peer.core) })
 }
 
-// owners of a stream among the peers that are ready, not draining and heard
-// from lately; this peer among them as withSelf says.
+// owners of a stream among the peers that count, this peer among them if it may.
 func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
 	var peers []crdt.PeerID
 	for _, m := range l.members() {
-		if m.State == mesh.Alive && m.Ready && !m.Draining && m.ViewAge < staleOwner {
+		if m.State == mesh.Alive && ingest.Counts(m.Ready, m.Draining, m.ViewAge.Milliseconds()) {
 			peers = append(peers, m.ID)
 		}
 	}
-	ready, _ := l.peer.Ready()
-	return gossip.Owners(stream, withSelf(peers, l.peer.id, l.peer.joined.Load(), ready, l.peer.draining.Load()), n)
+	p := l.peer
+	ready, _ := p.Ready()
+	return ingest.Owners(stream, peers, ingest.Self{ID: p.id, Joined: p.joined.Load(), Ready: ready, Draining: p.draining.Load()}, n)
 }
-
-// withSelf adds this peer to those that may own streams. Before it joined the
-// mesh, or found none, it owns nothing: what it would name an incarnation after
-// is the start of the engine's replay buffer, later than the mesh's name, which
-// that would outrank. While it catches up again the others own all, if there
-// are any: it would have the engines replay, and tell everybody, what the mesh
-// knows already.
-func withSelf(others []crdt.PeerID, self crdt.PeerID, joined, ready, draining bool) []crdt.PeerID {
-	if draining || !joined || !ready && len(others) > 0 {
-		return others
-	}
-	return append(others, self)
-}
-
-// staleOwner is the silence after which a peer is not counted on as an owner:
-// a false suspicion only adds an owner.
-const staleOwner = 1500 * time.Millisecond

@@ -64,7 +64,7 @@ type Peer struct {
 	hangup   chan struct{}
 	core     *gossip.Core
 	mesh     *link
-	ingest   *ingest
+	ingest   *follower
 	told     *toldLoads // loads that engines publish
 	console  *console.Console
 	unheard  map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it

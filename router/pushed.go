@@ -40,7 +40,7 @@ func (p *Peer) serveEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 // pushed decodes and delivers one batch that came by HTTP.
-func (g *ingest) pushed(body []byte, contentType string, at time.Time) error {
+func (g *follower) pushed(body []byte, contentType string, at time.Time) error {
 	var d kvevents.Decoder
 	batch, err := d.DecodeHTTP(body, contentType)
 	if err != nil {

@@ -196,7 +196,7 @@ func (r *faultRun) loseHastily(e *faultEngine) {
 	for _, p := range r.live() {
 		if f := p.follows[e.stream]; f != nil && !p.stalled {
 			if d, ok := p.index.Digest(e.stream); ok {
-				p.lose(e.stream, d.Context.Epoch, p.index.Holes(e.stream), p.now())
+				p.lose([]gossip.Loss{{Stream: e.stream, Epoch: d.Context.Epoch, Spans: p.index.Holes(e.stream)}}, p.now())
 			}
 			return
 		}

@@ -5,13 +5,8 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/kvevents/follow"
-)
-
-// Times of ingest, ms, as in package router.
-const (
-	letGoMs      = 3_000 // an owner no more goes on listening so long
-	staleOwnerMs = 1_500
 )
 
 // follower is one peer's connection to one engine, with the real tracker. The
@@ -21,8 +16,7 @@ type follower struct {
 	engine *faultEngine
 	track  *follow.Tracker
 	began  int64 // the tracker's time 0, as in follow.Subscriber
-	first  bool
-	lostAt int64  // since when this peer is no owner; 0: it is one
+	hold   ingest.Hold
 	knew   uint64 // highest epoch that its peer knew before the last step
 
 	up     bool
@@ -35,14 +29,11 @@ type follower struct {
 func (p *faultPeer) owners(id crdt.StreamID) []crdt.PeerID {
 	var peers []crdt.PeerID
 	for _, info := range p.core.Peers() {
-		if info.Member && info.Ready && !info.Draining && info.ViewAge < staleOwnerMs {
+		if info.Member && ingest.Counts(info.Ready, info.Draining, info.ViewAge) {
 			peers = append(peers, info.ID)
 		}
 	}
-	if !p.draining && p.joined && (p.ready || len(peers) == 0) {
-		peers = append(peers, p.id)
-	}
-	return gossip.Owners(id, peers, 2)
+	return ingest.Owners(id, peers, ingest.Self{ID: p.id, Joined: p.joined, Ready: p.ready, Draining: p.draining}, 2)
 }
 
 // reconcile follows what is owned and lets go of the rest.
@@ -50,17 +41,16 @@ func (p *faultPeer) reconcile(now int64) {
 	for _, e := range p.run.engines {
 		rank := slices.Index(p.owners(e.stream), p.id)
 		f := p.follows[e.stream]
+		if f != nil {
+			f.hold.Look(rank, now)
+		}
 		switch {
 		case f == nil && rank >= 0:
-			f = &follower{peer: p, engine: e, track: follow.New(e.replay > 0), began: now, first: rank == 0}
+			f = &follower{peer: p, engine: e, track: follow.New(e.replay > 0), began: now, hold: ingest.Hold{First: rank == 0}}
 			p.follows[e.stream] = f
 			f.connect()
 		case f == nil:
-		case rank >= 0:
-			f.first, f.lostAt = rank == 0, 0
-		case f.lostAt == 0:
-			f.first, f.lostAt = false, now
-		case now-f.lostAt > letGoMs:
+		case f.hold.Over(false, now):
 			f.conn++
 			f.replay++
 			delete(p.follows, e.stream)
@@ -200,12 +190,12 @@ func (f *follower) deliver(out *follow.Output, now int64) {
 		p.run.trace(p.name, "%d slots of %s not taken: stale %v, overflow %v", len(d.Slots), f.engine.name, res.Stale, res.Overflow)
 		return
 	}
-	if res.NewSlots == 0 && !res.NewEpoch {
+	if !ingest.Relay(&res) {
 		return // a repeat, or what another owner told first
 	}
 	p.ingests = true
 	p.run.spread(id, out.Epoch, out.Deliver)
-	p.step(gossip.Ingested{Stream: id, Epoch: out.Epoch, Slots: out.Deliver, ReceivedAt: now, First: f.first})
+	p.step(gossip.Ingested{Stream: id, Epoch: out.Epoch, Slots: out.Deliver, ReceivedAt: now, First: f.hold.First})
 }
 
 // play answers a replay request: it is lossy, and its end may not be heard.
@@ -266,28 +256,23 @@ func (p *faultPeer) missing(id crdt.StreamID, spans []crdt.Span) {
 
 // declare gives slots up that neither a peer nor the engine has.
 func (p *faultPeer) declare(now int64) {
-	for _, l := range p.losses.Due(now, func(id crdt.StreamID) bool {
+	due := p.losses.Due(now, func(id crdt.StreamID) bool {
 		f := p.follows[id]
-		return f != nil && f.lostAt == 0
-	}) {
+		return f != nil && f.hold.Owner()
+	})
+	for _, l := range due {
 		if !slices.Contains(p.owners(l.Stream), p.id) {
 			p.run.violate("HastyLoss", p, "declares %v of %s lost and is no owner", l.Spans, l.Stream)
 		}
-		p.lose(l.Stream, l.Epoch, l.Spans, now)
 	}
+	p.lose(due, now)
 }
 
 // lose declares those of the slots lost that are still missing.
-func (p *faultPeer) lose(id crdt.StreamID, epoch uint64, spans []crdt.Span, now int64) {
-	spans = crdt.Overlap(spans, p.index.Holes(id))
-	if len(spans) == 0 {
-		return
+func (p *faultPeer) lose(due []gossip.Loss, now int64) {
+	for _, lost := range ingest.Declare(due, p.index, now) {
+		p.run.trace(p.name, "declares %v of %s lost", lost.Lost, lost.Stream)
+		p.ingests = true
+		p.step(lost)
 	}
-	d, out := p.index.Declare(id, epoch, spans, now)
-	if len(d.Lost) == 0 || out.Stale {
-		return
-	}
-	p.run.trace(p.name, "declares %v of %s lost", spans, id)
-	p.ingests = true
-	p.step(gossip.Ingested{Stream: id, Epoch: epoch, Lost: spans, ReceivedAt: now, First: true})
 }

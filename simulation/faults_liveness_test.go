@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/load"
 )
 
@@ -196,7 +197,7 @@ func TestHastyLossOfWhatAPeerHas(t *testing.T) {
 	last := e.log()[lost]
 	b.index.Apply(&crdt.Delta{Stream: e.stream, Epoch: d.Context.Epoch, Anchor: d.Context.Anchor, Slots: []crdt.Slot{last}}, r.now)
 	r.runUntil(r.now + 100)
-	b.lose(e.stream, d.Context.Epoch, []crdt.Span{{From: lost, To: lost}}, r.now)
+	b.lose([]gossip.Loss{{Stream: e.stream, Epoch: d.Context.Epoch, Spans: []crdt.Span{{From: lost, To: lost}}}}, r.now)
 	if d, _ := b.index.Digest(e.stream); len(d.Context.Voids) != 1 {
 		t.Fatalf("b is to have given slot %d up: %+v", lost, d.Context)
 	}

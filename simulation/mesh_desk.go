@@ -89,7 +89,7 @@ func (m *meshRun) scrape() bool {
 	for _, p := range m.live() {
 		p.do(func() {
 			for _, g := range m.fleet {
-				if f := p.follows[g.stream]; f != nil && f.lostAt == 0 && f.hears() {
+				if f := p.follows[g.stream]; f != nil && f.hold.Owner() && f.hears() {
 					st := g.model.Stats()
 					p.loads.JoinScrapes(map[crdt.StreamID]crdt.Scrape{g.stream: {
 						Version: uint64(p.wall()), Running: int32(st.Running), Waiting: int32(st.Waiting), KVUse: float32(st.KVUse()),

@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"router/policy":          {"radix"},
 	"router/load":            {"crdt", "router/policy"},
 	"router/pick":            {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load"},
+	"router/ingest":          {"crdt", "gossip", "router/index"},
 	"router/kvevents":        {"crdt", "radix", "router/kvevents/follow", "router/kvevents/zmtp"},
 	"router/kvevents/follow": {"crdt"},
 	"router/kvevents/zmtp":   {},
@@ -39,10 +40,10 @@ var allowed = map[string][]string{
 	"router/fleet":           {"crdt", "router/load"},
 	"router/console":         {},
 	"router": {
-		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/kvevents", "router/kvevents/follow",
+		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/kvevents", "router/kvevents/follow",
 		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing",
 	},
-	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
+	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
 	"simulation/workload": {},
 	"simulation/chart":    {},
@@ -55,7 +56,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/admission", "simulation/replica"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/admission", "simulation/replica"}
 
 type listed struct {
 	ImportPath string
@@ -115,7 +116,7 @@ func TestTheSimulationDrivesTheRoutersOwnCode(t *testing.T) {
 		t.Fatalf("go list: %v", err)
 	}
 	deps := strings.Fields(string(out))
-	for _, own := range []string{"gossip", "router/index", "router/kvevents/follow", "router/policy", "router/load", "router/pick"} {
+	for _, own := range []string{"gossip", "router/index", "router/kvevents/follow", "router/policy", "router/load", "router/pick", "router/ingest"} {
 		if !slices.Contains(deps, module+own) {
 			t.Errorf("the simulation does not use %s", own)
 		}

@@ -1,0 +1,92 @@
+package ingest
+
+import (
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/index"
+)
+
+// staleOwnerMs is the silence after which a peer is not counted on as an owner:
+// a false suspicion only adds an owner.
+const staleOwnerMs = 1500
+
+// letGoMs is how long a peer that is no owner any more goes on listening.
+const letGoMs = 3000
+
+// Self is this peer as an owner.
+type Self struct {
+	ID       crdt.PeerID
+	Joined   bool // it was caught up with the mesh once, or found none
+	Ready    bool
+	Draining bool
+}
+
+// Counts reports whether another peer, a live member, may be an owner.
+func Counts(ready, draining bool, viewAgeMs int64) bool {
+	return ready && !draining && viewAgeMs < staleOwnerMs
+}
+
+// Owners are the first n owners of a stream, 0 all, among the others that count
+// and this peer if it may (N1).
+func Owners(stream crdt.StreamID, others []crdt.PeerID, self Self, n int) []crdt.PeerID {
+	return gossip.Owners(stream, withSelf(others, self), n)
+}
+
+// withSelf adds this peer to those that may own streams (N2). Before it joined
+// the mesh, or found none, it owns nothing: what it would name an incarnation
+// after is the start of the engine's replay buffer, later than the mesh's name,
+// which that would outrank. While it catches up again the others own all, if
+// there are any: it would have the engines replay, and tell everybody, what the
+// mesh knows already.
+func withSelf(others []crdt.PeerID, self Self) []crdt.PeerID {
+	if self.Draining || !self.Joined || !self.Ready && len(others) > 0 {
+		return others
+	}
+	return append(others, self.ID)
+}
+
+// Hold is a stream that this peer follows, as its owner or lately so.
+type Hold struct {
+	First  bool // this peer is the first owner
+	lost   bool // it is no owner any more
+	lostMs int64
+}
+
+// Look takes this peer's place among the owners, -1 for none.
+func (h *Hold) Look(rank int, nowMs int64) {
+	h.First = rank == 0
+	if rank >= 0 {
+		h.lost = false
+	} else if !h.lost {
+		h.lost, h.lostMs = true, nowMs
+	}
+}
+
+// Owner reports whether this peer owns the stream.
+func (h *Hold) Owner() bool { return !h.lost }
+
+// Over reports whether to let go (N3). alone says that reading empties the
+// engine's queue: two readers would each miss the other's part.
+func (h *Hold) Over(alone bool, nowMs int64) bool {
+	return h.lost && (alone || nowMs-h.lostMs > letGoMs)
+}
+
+// Relay reports whether the mesh is told of a delivery with this outcome (N4).
+func Relay(out *crdt.Outcome) bool {
+	return !out.Stale && !out.Overflow && (out.NewSlots > 0 || out.NewEpoch)
+}
+
+// Declare gives batches up that are due and still missing (N5), and returns
+// what to tell the mesh.
+func Declare(losses []gossip.Loss, x *index.Index, nowMs int64) (out []gossip.Ingested) {
+	for _, l := range losses {
+		spans := crdt.Overlap(l.Spans, x.Holes(l.Stream))
+		if len(spans) == 0 {
+			continue
+		}
+		if d, res := x.Declare(l.Stream, l.Epoch, spans, nowMs); len(d.Lost) > 0 && !res.Stale {
+			out = append(out, gossip.Ingested{Stream: l.Stream, Epoch: l.Epoch, Lost: spans, ReceivedAt: nowMs, First: true})
+		}
+	}
+	return out
+}
