@@ -30,7 +30,11 @@ func (c *Core) pause() int64 { return c.crowd() * heartbeatMs }
 
 // heartbeat speaks to those who heard nothing from this peer for longest, so
 // that everybody hears something every pause.
+//
+// What changed in the load table and was not posted goes now: nobody may route
+// by a wrong load for longer than a heartbeat.
 func (c *Core) heartbeat() {
+	c.flushLoads()
 	c.heartbeatDue = c.now + heartbeatMs
 	c.wake(c.heartbeatDue)
 	c.quiet = c.quiet[:0]
