@@ -24,5 +24,6 @@
 // only where it hangs, and only of a fact that has no key; no digest of facts
 // sees them.
 // I9: a grid block made of smaller pages is in the tree exactly while all of
-// them are present and their chain is known from a root; it is no fact.
+// them are present and their chain is known from a root, but for work put off
+// (I6); it is no fact, and is gone as soon as its last page is.
 package index

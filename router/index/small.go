@@ -292,6 +292,7 @@ func (b *blocks) changeSmall(i uint32, now crdt.Meta) {
 	p.meta = b.change(p.handle, p.meta, now)
 	switch {
 	case was && !now.Present():
+		b.unblock(i) // now: its handle must not pass for a fact of another kind
 		p.meta = 0
 		s.held--
 		s.tokens -= int(p.size)
@@ -320,6 +321,7 @@ func (b *blocks) unsmall(h uint64) {
 	}
 	p := s.rec(i)
 	m := p.meta
+	b.unblock(i)
 	p.meta = 0
 	s.held--
 	s.tokens -= int(p.size)
