@@ -31,6 +31,8 @@ func lacks(mine, theirs *crdt.Context) bool {
 		return theirs.Epoch > mine.Epoch
 	case theirs.Epoch == 0:
 		return false
+	case 0 < theirs.Anchor && theirs.Anchor < mine.Anchor && mine.Floor < mine.Anchor:
+		return true // of bases that know as much the lower anchor stays; ours has nothing
 	case sameSpans(mine, theirs) && theirs.Floor <= mine.Floor:
 		return false
 	}
