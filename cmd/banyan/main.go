@@ -95,7 +95,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		case errors.Is(err, errCheck):
 			return exitFailed
 		case errors.As(err, &bad):
-			fmt.Fprintf(stderr, "banyan %s: not started, because of:\n", c.name)
+			what := "not started, because of:"
+			if c.name == "validate" {
+				what = "this is wrong:"
+			}
+			fmt.Fprintf(stderr, "banyan %s: %s\n", c.name, what)
 			for line := range strings.SplitSeq(bad.Error(), "\n") {
 				fmt.Fprintf(stderr, "  %s\n", line)
 			}

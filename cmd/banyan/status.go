@@ -24,7 +24,7 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	fs.BoolVar(&show.json, "json", false, "print the status document")
 	fs.BoolVar(&show.check, "check", false, "say line by line what holds; exit 1 on any trouble")
 	fs.BoolVar(&show.look.All, "all", false, "show every row, also on a terminal")
-	wait := fs.Duration("wait", 0, "with --check: keep asking this long until all is well")
+	wait := fs.Duration("wait", 0, "with --check: keep asking this long until all is well and nothing is still being tried")
 	peers := fs.Int("peers", 0, "with --check: how many peers must be alive")
 	watch := fs.Bool("watch", false, "print again every 2 s")
 	if err := parse(fs, args); err != nil {
@@ -49,7 +49,7 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 			st.Expect(*peers)
 		}
 		troubled := err != nil || !st.OK
-		if show.check && troubled && time.Now().Before(deadline) && ctx.Err() == nil {
+		if show.check && (troubled || !st.Settled()) && time.Now().Before(deadline) && ctx.Err() == nil {
 			sleepCtx(ctx, 500*time.Millisecond)
 			continue
 		}

@@ -28,6 +28,17 @@ func (r *Replica) Unheard() bool {
 	return r.State != "down" && r.Stream.ConnectingMs != nil && *r.Stream.ConnectingMs >= unheardMs
 }
 
+// Settled reports whether nothing is still being tried that may turn out to be a
+// problem: seeds that were not reached yet, events that are not heard yet.
+func (s *Status) Settled() bool {
+	for _, r := range s.Replicas {
+		if r.State != "down" && r.Stream.ConnectingMs != nil {
+			return false
+		}
+	}
+	return len(s.Mesh.Unjoined) == 0
+}
+
 // Expect makes it a problem that fewer than n peers are alive.
 func (s *Status) Expect(n int) {
 	if t := s.tally(); t.peers < n {
@@ -63,15 +74,20 @@ func (s *Status) WriteChecks(w io.Writer, look Look) error {
 
 func (s *Status) checks() []check {
 	t := s.tally()
-	oldest, deaf := 0.0, 0
+	oldest, deaf, trying, guessed := 0.0, 0, 0, 0
 	for _, p := range s.Peers {
 		if p.State == "alive" && p.ViewAgeMs != nil {
 			oldest = max(oldest, *p.ViewAgeMs)
 		}
 	}
 	for _, r := range s.Replicas {
-		if r.Stream.State == "quarantined" || r.Stream.State == "unusable" || r.Unheard() {
+		switch {
+		case r.Stream.State == "quarantined" || r.Stream.State == "unusable" || r.Unheard():
 			deaf++
+		case r.State != "down" && r.Stream.ConnectingMs != nil:
+			trying++
+		case r.Stream.State == "none":
+			guessed++
 		}
 	}
 	return []check{
@@ -79,8 +95,37 @@ func (s *Status) checks() []check {
 		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive", t.peers, t.members)},
 		{oldest <= 2*staleMs, "views of other peers are " + millis(&oldest) + " old at most"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
-		{deaf == 0, fmt.Sprintf("events of %d replicas are ignored or cannot be heard", deaf)},
-		{!s.Alone(), fmt.Sprintf("%d seeds of mesh.join cannot be reached", len(s.Mesh.Unjoined))},
-		{s.Mesh.Divergent == 0, fmt.Sprintf("%d streams differ between peers", s.Mesh.Divergent)},
+		{deaf == 0, eventsText(deaf, trying, guessed, len(s.Replicas))},
+		{!s.Alone(), seedsText(len(s.Mesh.Unjoined))},
+		{s.Mesh.Divergent == 0, factsText(s.Mesh.Divergent)},
 	}
+}
+
+// eventsText says of how many replicas the events are heard.
+func eventsText(deaf, trying, guessed, replicas int) string {
+	text := fmt.Sprintf("events of %d of %d replicas are heard", replicas-deaf-trying-guessed, replicas)
+	if deaf > 0 {
+		text += fmt.Sprintf("; %d ignored or not to be heard", deaf)
+	}
+	if trying > 0 {
+		text += fmt.Sprintf("; %d not yet connected", trying)
+	}
+	if guessed > 0 {
+		text += fmt.Sprintf("; %d announced nowhere: their cache is guessed", guessed)
+	}
+	return text
+}
+
+func seedsText(unjoined int) string {
+	if unjoined == 0 {
+		return "no seed of mesh.join is out of reach"
+	}
+	return fmt.Sprintf("seeds of mesh.join not reached yet: %d", unjoined)
+}
+
+func factsText(divergent int) string {
+	if divergent == 0 {
+		return "all peers hold the same facts"
+	}
+	return fmt.Sprintf("streams that differ between peers: %d", divergent)
 }

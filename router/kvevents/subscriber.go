@@ -365,7 +365,7 @@ func (s *Subscriber) step(ctx context.Context, ev follow.Event, at time.Time) {
 	out := s.tracker.Step(time.Since(s.began).Milliseconds(), prior, ev)
 	if out.Opened {
 		s.deliver()
-		s.log.Info("another process of the engine", "epoch", out.Epoch)
+		s.log.Info("following an engine process that was not known before", "epoch", out.Epoch)
 		if len(out.Deliver) == 0 { // what it cached before is gone already
 			s.cfg.Sink.Deliver(Delivery{Stream: s.cfg.Stream, Epoch: out.Epoch, ReceivedAt: at})
 		}
