@@ -74,32 +74,24 @@ func TestMixedPoolIsRecognisedAndRouted(t *testing.T) {
 	names, config := mixedPool(t)
 	peers := meshFrom(t, 2, config)
 	for name, want := range map[string]struct {
-		engine, stream, detail, from string
-		page                         int
+		engine, from string
+		page         int
 	}{
-		"vllm":     {"vllm", "ok", "", "/metrics", 16},
-		"sglang64": {"sglang", "ok", "", "/server_info", 64},
-		"sglang1":  {"sglang", "unusable", "--page-size 16", "/server_info", 1},
-		"trtllm":   {"trtllm", "ok", "", "/prometheus/metrics", 32},
+		"vllm":     {"vllm", "/metrics", 16},
+		"sglang64": {"sglang", "/server_info", 64},
+		"sglang1":  {"sglang", "/server_info", 1},
+		"trtllm":   {"trtllm", "/prometheus/metrics", 32},
 	} {
 		everywhere(t, peers, name, "its engine is known, and its load", func(r console.Replica) bool {
 			return r.Engine == want.engine && r.EngineFrom == "/v1/models" && r.Source == "static" &&
 				r.BlockSize != nil && *r.BlockSize == want.page && r.BlockFrom == want.from && r.KVUse != nil && r.Running != nil
 		})
-		if name == "sglang1" {
-			everywhere(t, peers, name, "why it runs on predictions is said", func(r console.Replica) bool {
-				return r.Stream.State == want.stream && strings.Contains(r.Stream.Detail, want.detail)
-			})
-		}
 	}
 	for i, home := range names {
 		t.Run(home, func(t *testing.T) { staysAt(t, peers, names, home, i) })
 	}
-	for _, name := range []string{"vllm", "sglang64", "trtllm"} {
+	for _, name := range names {
 		everywhere(t, peers, name, "its events are followed", func(r console.Replica) bool { return r.Stream.State == "ok" && r.Stream.Facts > 0 })
-	}
-	if r := peers[0].named("sglang1"); r.Stream.Facts != 0 {
-		t.Errorf("%d facts of a page that does not fit", r.Stream.Facts)
 	}
 	eventually(t, "all digests are equal", func() bool { return converged(peers) })
 	for _, p := range peers {
