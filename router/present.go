@@ -17,12 +17,18 @@ func present(members []mesh.Member) []mesh.Member {
 
 // replaced reports whether another process has the address of this one, so that
 // it cannot be there any more, or, if it failed, its name: a pod that was started
-// again keeps its name and has a new address. A process that ended later stands
-// for those before it.
+// again keeps its name and has a new address. That a process failed may be
+// noticed after another one took its place: who is alive yields to the living
+// alone.
 func replaced(gone *mesh.Member, members []mesh.Member) bool {
+	failed := gone.State == mesh.Failed
 	return slices.ContainsFunc(members, func(m mesh.Member) bool {
-		failed := gone.State == mesh.Failed
-		later := m.Since.After(gone.Since) || failed && m.State == mesh.Alive
-		return m.ID != gone.ID && later && (m.Addr == gone.Addr || failed && m.Name == gone.Name)
+		if m.ID == gone.ID || m.Addr != gone.Addr && !(failed && m.Name == gone.Name) {
+			return false
+		}
+		if failed && m.State == mesh.Alive {
+			return true
+		}
+		return m.Since.After(gone.Since) && (failed || m.State == mesh.Alive)
 	})
 }

@@ -38,6 +38,10 @@ func TestAReplacedPeerIsNoTrouble(t *testing.T) {
 			{ID: id(2), Name: "c", Addr: "10.0.0.2:7946", State: mesh.Alive, Since: time.Unix(1, 0)},
 			{ID: id(3), Name: "c", Addr: "10.0.0.3:7946", State: mesh.Alive, Since: time.Unix(2, 0)},
 		}, []string{"c", "c"}},
+		"known to have failed after it was replaced": {[]mesh.Member{
+			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed, Since: time.Unix(5, 0)},
+			{ID: id(2), Name: "c", Addr: "10.0.0.2:7946", State: mesh.Alive, Since: time.Unix(1, 0)},
+		}, []string{"c"}},
 		"the replacement left": {[]mesh.Member{
 			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed},
 			{ID: id(2), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Left, Since: time.Unix(1, 0)},
