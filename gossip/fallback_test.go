@@ -22,6 +22,7 @@ type lab struct {
 func newLab() *lab { return &lab{ear: ear{heard: make(map[crdt.PeerID]int)}} }
 
 func (l *lab) OwnLoads(dst []crdt.LoadEntry, _ bool) []crdt.LoadEntry { return append(dst, l.own...) }
+
 func (l *lab) Digest(crdt.StreamID) (crdt.Digest, bool) {
 	return crdt.Digest{Context: l.ctx}, l.ctx.Epoch != 0
 }

@@ -11,8 +11,10 @@ import (
 func TestOracleAsksAReplicaThatDoesNotRest(t *testing.T) {
 	f := fleet.New(fleet.Config{})
 	f.Set([]fleet.Spec{
-		{Name: "a", URL: "http://a", Engine: "vllm"}, {Name: "b", URL: "http://b", Engine: "vllm", Credentials: "secret"},
-		{Name: "c", URL: "http://c", Engine: "sglang"}, {Name: "d", URL: "http://d"},
+		{Name: "a", URL: "http://a", Engine: "vllm"},
+		{Name: "b", URL: "http://b", Engine: "vllm", Credentials: "secret"},
+		{Name: "c", URL: "http://c", Engine: "sglang"},
+		{Name: "d", URL: "http://d"},
 	}, time.Unix(1, 0))
 	replicas := f.List()
 	draw := func(from []*fleet.Replica, kind token.Kind, resting ...string) map[string]int {
@@ -60,8 +62,10 @@ func TestOracleAsksAReplicaThatDoesNotRest(t *testing.T) {
 func TestASecondReplicaIsAskedWhereTheFirstCannotTell(t *testing.T) {
 	p := quietPeer(t, nil)
 	p.fleet.Set([]fleet.Spec{
-		{Name: "a", URL: "http://a", Engine: "vllm", Model: "m"}, {Name: "b", URL: "http://b", Engine: "vllm", Model: "m"},
-		{Name: "c", URL: "http://c", Engine: "sglang", Model: "m"}, {Name: "b/1", URL: "http://b", Rank: 1, Engine: "vllm", Model: "m"},
+		{Name: "a", URL: "http://a", Engine: "vllm", Model: "m"},
+		{Name: "b", URL: "http://b", Engine: "vllm", Model: "m"},
+		{Name: "c", URL: "http://c", Engine: "sglang", Model: "m"},
+		{Name: "b/1", URL: "http://b", Rank: 1, Engine: "vllm", Model: "m"},
 	}, time.Unix(1, 0))
 	l := p.lineup("m")
 	s := &scratch{seats: l.seats}
@@ -91,7 +95,8 @@ func TestASecondReplicaIsAskedWhereTheFirstCannotTell(t *testing.T) {
 func TestRenderServersAreAskedFirst(t *testing.T) {
 	p := quietPeer(t, nil)
 	p.fleet.Set([]fleet.Spec{
-		{Name: "r0", URL: "http://r0", Engine: "vllm", Model: "m"}, {Name: "render", URL: "http://render", Kind: fleet.KindRender, Model: "m"},
+		{Name: "r0", URL: "http://r0", Engine: "vllm", Model: "m"},
+		{Name: "render", URL: "http://render", Kind: fleet.KindRender, Model: "m"},
 		{Name: "other", URL: "http://other", Kind: fleet.KindRender, Model: "n"},
 	}, time.Unix(1, 0))
 	l := p.lineup("m")

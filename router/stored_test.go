@@ -135,7 +135,9 @@ func TestStoredResponsesAreFoundByEveryPeer(t *testing.T) {
 	for id, holder := range ids {
 		for _, p := range peers {
 			for _, c := range [][3]string{
-				{http.MethodGet, "/v1/responses/" + id}, {http.MethodDelete, "/v1/responses/" + id}, {http.MethodPost, "/v1/responses/" + id + "/cancel"},
+				{http.MethodGet, "/v1/responses/" + id},
+				{http.MethodDelete, "/v1/responses/" + id},
+				{http.MethodPost, "/v1/responses/" + id + "/cancel"},
 				{http.MethodPost, "/v1/responses", `{"model":"m","input":"more","previous_response_id":"` + id + `"}`},
 			} {
 				if status, replica, text := request(t, p, c[0], c[1], c[2]); status != 200 || replica != holder {
@@ -177,7 +179,9 @@ func TestStoredResponsesBelongToTheirTenant(t *testing.T) {
 	id := idOf(t, text)
 	for tenant, want := range map[string]int{"red": 200, "blue": 404, "": 404, "red2": 404} {
 		for _, c := range [][3]string{
-			{http.MethodGet, "/v1/responses/" + id}, {http.MethodDelete, "/v1/responses/" + id}, {http.MethodPost, "/v1/responses/" + id + "/cancel"},
+			{http.MethodGet, "/v1/responses/" + id},
+			{http.MethodDelete, "/v1/responses/" + id},
+			{http.MethodPost, "/v1/responses/" + id + "/cancel"},
 			{http.MethodPost, "/v1/responses", `{"model":"m","input":"more","previous_response_id":"` + id + `"}`},
 		} {
 			if status, _, text := request(t, peers[1], c[0], c[1], c[2], "X-Tenant", tenant); status != want {
@@ -208,9 +212,15 @@ func TestSaltsAreWhatEnginesTake(t *testing.T) {
 		id, tenant, who string
 		want            bool
 	}{
-		{&b, id, "red", "r1", true}, {&b, id, "red", "r2", false}, {&b, id, "blue", "r1", false}, {&other, id, "red", "r1", false},
-		{&b, id[:len(id)-1], "red", "r1", false}, {&b, "", "red", "r1", false}, {&b, "resp_", "", "", false},
-		{&b, id[:len(id)-1] + "g", "red", "r1", false}, {&b, a.response("re", "dr1"), "red", "r1", false},
+		{&b, id, "red", "r1", true},
+		{&b, id, "red", "r2", false},
+		{&b, id, "blue", "r1", false},
+		{&other, id, "red", "r1", false},
+		{&b, id[:len(id)-1], "red", "r1", false},
+		{&b, "", "red", "r1", false},
+		{&b, "resp_", "", "", false},
+		{&b, id[:len(id)-1] + "g", "red", "r1", false},
+		{&b, a.response("re", "dr1"), "red", "r1", false},
 	} {
 		if got := c.seal.holds(c.id, c.tenant, c.who); got != c.want {
 			t.Errorf("%q of %q at %q: %v", c.id, c.tenant, c.who, got)

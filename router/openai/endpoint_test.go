@@ -82,8 +82,12 @@ func TestPromptsOfEveryAPI(t *testing.T) {
 // the most deliberate one counts.
 func TestSessionsInTheOrderOfTheirFields(t *testing.T) {
 	fields := []struct{ field, name string }{
-		{`"session_id":"a"`, "a"}, {`"vllm_xargs":{"session_id":"b"}`, "b"}, {`"conversation":{"id":"c"}`, "c"},
-		{`"prompt_cache_key":"d"`, "d"}, {`"metadata":{"user_id":"e"}`, "e"}, {`"user":"f"`, "f"},
+		{`"session_id":"a"`, "a"},
+		{`"vllm_xargs":{"session_id":"b"}`, "b"},
+		{`"conversation":{"id":"c"}`, "c"},
+		{`"prompt_cache_key":"d"`, "d"},
+		{`"metadata":{"user_id":"e"}`, "e"},
+		{`"user":"f"`, "f"},
 	}
 	for i := range fields {
 		var body []string
@@ -105,8 +109,10 @@ func TestSessionsInTheOrderOfTheirFields(t *testing.T) {
 }
 
 func TestErrorsInTheShapeOfTheEndpoint(t *testing.T) {
-	for status, want := range map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
-		404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 502: "api_error", 503: "overloaded_error", 504: "timeout_error"} {
+	for status, want := range map[int]string{
+		400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
+		404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 502: "api_error", 503: "overloaded_error", 504: "timeout_error",
+	} {
 		var got struct {
 			Type  string
 			Error struct{ Type, Message string }

@@ -20,10 +20,14 @@ func TestTokenizeBody(t *testing.T) {
 		"cut prompts":     {Completions, "vllm", `{"prompt":"a","truncate_prompt_tokens":5}`, "", "truncate_prompt_tokens"},
 		"null is nothing": {Completions, "vllm", `{"prompt":"a","suffix":null}`, `{"prompt":"a"}`, ""},
 		"token ids":       {Completions, "vllm", `{"prompt":[1,2]}`, "", "no text"},
-		"a chat": {Chat, "vllm", `{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[],"tool_choice":"auto","response_format":null,"add_generation_prompt":true}`,
-			`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[],"add_generation_prompt":true}`, ""},
-		"effort and documents are arguments of the template": {Chat, "vllm", `{"messages":[],"reasoning_effort":"low","documents":[{"text":"d"}],"chat_template_kwargs":{"x":1,"reasoning_effort":"high"}}`,
-			`{"messages":[],"chat_template_kwargs":{"x":1,"reasoning_effort":"low","documents":[{"text":"d"}],"enable_thinking":true}}`, ""},
+		"a chat": {
+			Chat, "vllm", `{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[],"tool_choice":"auto","response_format":null,"add_generation_prompt":true}`,
+			`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[],"add_generation_prompt":true}`, "",
+		},
+		"effort and documents are arguments of the template": {
+			Chat, "vllm", `{"messages":[],"reasoning_effort":"low","documents":[{"text":"d"}],"chat_template_kwargs":{"x":1,"reasoning_effort":"high"}}`,
+			`{"messages":[],"chat_template_kwargs":{"x":1,"reasoning_effort":"low","documents":[{"text":"d"}],"enable_thinking":true}}`, "",
+		},
 		"no effort is no thinking":             {Chat, "vllm", `{"messages":[],"reasoning_effort":"none"}`, `{"messages":[],"chat_template_kwargs":{"reasoning_effort":"none","enable_thinking":false}}`, ""},
 		"the client's own word wins":           {Chat, "vllm", `{"messages":[],"reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true}}`, `{"messages":[],"chat_template_kwargs":{"enable_thinking":true,"reasoning_effort":"none"}}`, ""},
 		"reasoning goes by its present name":   {Chat, "vllm", `{"messages":[{"role":"assistant","reasoning_content":"r"},{"role":"user","content":"a"}]}`, `{"messages":[{"role":"assistant","reasoning":"r"},{"role":"user","content":"a"}]}`, ""},

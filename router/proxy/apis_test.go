@@ -127,7 +127,9 @@ func TestSessionsByHeaderAndBody(t *testing.T) {
 	}{
 		{http.Header{"X-Banyan-Session": {"a"}, "X-Session-Id": {"b"}}, `{"session_id":"c"}`, "a"},
 		{http.Header{"X-Session-Id": {"b"}}, `{"session_id":"c"}`, "b"},
-		{nil, `{"session_id":"c","user":"d"}`, "c"}, {nil, `{"user":"d"}`, "d"}, {nil, `{}`, ""},
+		{nil, `{"session_id":"c","user":"d"}`, "c"},
+		{nil, `{"user":"d"}`, "d"},
+		{nil, `{}`, ""},
 	} {
 		g.do(http.MethodPost, "/v1/chat/completions", c.body, c.header)
 		if got := g.calls[len(g.calls)-1].Session; got != c.want {

@@ -15,9 +15,22 @@ import (
 // disguiseTypes are content types that engines, frameworks and routers read
 // differently.
 var disguiseTypes = [][]string{
-	{"application/json"}, {"application/json; x"}, {"application/json; a=b; a=c"}, {"APPLICATION/JSON;"}, {" application/json"}, {"application/json ;"},
-	{"application/vnd.x+json"}, {"text/json"}, {"json"}, {"application/json,text/plain"}, {}, {""}, {"text/plain"}, {"multipart/form-data; boundary=x"},
-	{"application/json", "text/plain"}, {"text/plain", "application/json"},
+	{"application/json"},
+	{"application/json; x"},
+	{"application/json; a=b; a=c"},
+	{"APPLICATION/JSON;"},
+	{" application/json"},
+	{"application/json ;"},
+	{"application/vnd.x+json"},
+	{"text/json"},
+	{"json"},
+	{"application/json,text/plain"},
+	{},
+	{""},
+	{"text/plain"},
+	{"multipart/form-data; boundary=x"},
+	{"application/json", "text/plain"},
+	{"text/plain", "application/json"},
 }
 
 // disguises are bodies with a field that only routers may set, as json.loads of

