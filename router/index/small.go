@@ -192,7 +192,7 @@ func (b *blocks) storeSmall(op *crdt.Op, handles []uint64, put func(crdt.Meta) c
 		return // no packer of this mesh makes it
 	}
 	s := &b.smallPages
-	parent := uint64(op.Root)
+	parent := op.Root
 	if op.HasParent {
 		parent = b.effective(op.Parent, op.Space)
 	}

@@ -270,7 +270,7 @@ func (t *Tokenizer) join(q *Query, id identity, body []byte) (*flight, Reason) {
 	var refusal Reason
 	anyone := false
 	for i := range q.Engines {
-		why := Reason("")
+		var why Reason
 		if open[i], why = t.abilities.ask(&q.Engines[i], q.Kind, now, t.cfg.Deadline); why == "" {
 			anyone = true
 		} else {
