@@ -39,7 +39,9 @@ func (x *incarnation) betterOverVoids(c *Context) bool {
 		!x.beats(c) {
 		return false
 	}
-	return len(spans(c.Voids).minus(x.voids).within(x.anchor, x.floor)) > 0
+	voids := spans(c.Voids)
+	folded := voids.minus(x.voids).within(x.anchor, x.floor)
+	return len(folded) > 0 || voids.minus(x.aboveSet).size() < voids.size()
 }
 
 // beats reports whether x's base wins over that of a context's owner, as far as
