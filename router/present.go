@@ -17,9 +17,9 @@ func present(members []mesh.Member) []mesh.Member {
 
 // replaced reports whether another process has the address of this one, so that
 // it cannot be there any more, or, if it failed, its name: a pod that was started
-// again keeps its name and has a new address. That a process failed may be
-// noticed after another one took its place: who is alive yields to the living
-// alone.
+// again keeps its name and has a new address. Who was heard of first was there
+// first, for a failure may be noticed after the successor came, or even left;
+// who is alive yields to the living alone.
 func replaced(gone *mesh.Member, members []mesh.Member) bool {
 	failed := gone.State == mesh.Failed
 	return slices.ContainsFunc(members, func(m mesh.Member) bool {
@@ -29,6 +29,6 @@ func replaced(gone *mesh.Member, members []mesh.Member) bool {
 		if failed && m.State == mesh.Alive {
 			return true
 		}
-		return m.Since.After(gone.Since) && (failed || m.State == mesh.Alive)
+		return m.First.After(gone.First) && (failed || m.State == mesh.Alive)
 	})
 }

@@ -31,23 +31,23 @@ func TestAReplacedPeerIsNoTrouble(t *testing.T) {
 		}, []string{"b", "c"}},
 		"the replacement failed as well": {[]mesh.Member{
 			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed},
-			{ID: id(2), Name: "c", Addr: "10.0.0.2:7946", State: mesh.Failed, Since: time.Unix(1, 0)},
+			{ID: id(2), Name: "c", Addr: "10.0.0.2:7946", State: mesh.Failed, First: time.Unix(1, 0)},
 		}, []string{"c"}},
 		"not yet known to have failed": {[]mesh.Member{
 			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Alive},
-			{ID: id(2), Name: "c", Addr: "10.0.0.2:7946", State: mesh.Alive, Since: time.Unix(1, 0)},
-			{ID: id(3), Name: "c", Addr: "10.0.0.3:7946", State: mesh.Alive, Since: time.Unix(2, 0)},
+			{ID: id(2), Name: "c", Addr: "10.0.0.2:7946", State: mesh.Alive, First: time.Unix(1, 0)},
+			{ID: id(3), Name: "c", Addr: "10.0.0.3:7946", State: mesh.Alive, First: time.Unix(2, 0)},
 		}, []string{"c", "c"}},
 		"known to have failed after it was replaced": {[]mesh.Member{
 			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed, Since: time.Unix(5, 0)},
-			{ID: id(2), Name: "c", Addr: "10.0.0.2:7946", State: mesh.Alive, Since: time.Unix(1, 0)},
+			{ID: id(2), Name: "c", Addr: "10.0.0.2:7946", State: mesh.Alive, First: time.Unix(1, 0)},
 		}, []string{"c"}},
 		"the replacement left": {[]mesh.Member{
 			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed},
-			{ID: id(2), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Left, Since: time.Unix(1, 0)},
+			{ID: id(2), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Left, First: time.Unix(1, 0)},
 		}, nil},
 		"one that left there before": {[]mesh.Member{
-			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed, Since: time.Unix(1, 0)},
+			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed, First: time.Unix(1, 0)},
 			{ID: id(2), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Left},
 		}, []string{"b"}},
 		"left": {[]mesh.Member{

@@ -40,6 +40,7 @@ type Member struct {
 	Draining bool
 	Self     bool
 	Since    time.Time // of State
+	First    time.Time // when it was first heard of here
 
 	Connected [gossip.Classes]bool
 	// ViewAge is how old what this peer knows of it is, up to 100 ms too high;
@@ -133,7 +134,10 @@ func (r *roster) apply(node string, m Member, state MemberState, now time.Time) 
 	if !known && len(r.members) >= rosterMax {
 		return
 	}
-	m.State, m.Since, m.Self = state, now, m.ID == r.self
+	m.State, m.Since, m.First, m.Self = state, now, now, m.ID == r.self
+	if known {
+		m.First = old.First
+	}
 	if known && old.State == state {
 		m.Since = old.Since
 	}
