@@ -1,9 +1,14 @@
 package kvevents
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
 // maxDepth bounds nesting in anything skipped or canonicalised.
@@ -17,83 +22,102 @@ var errStructure = errors.New("broken msgpack")
 // extent is known: only its event is lost.
 var errType = errors.New("unexpected type")
 
-// cursor reads msgpack in place. It allocates nothing and never trusts a
-// claimed length beyond the bytes that are there (I2). After errStructure it
-// must not be used any more; after errType it still stands before the value.
+// cursor reads msgpack in place: the library decodes each value, and what is
+// checked here is what it leaves to its caller, that a claimed length is
+// covered by the bytes that are there and that nesting has an end (I2). After
+// errStructure it must not be used any more; after errType it still stands
+// before the value.
 type cursor struct {
-	b  []byte
-	at int
+	b []byte
+	r bytes.Reader
+	d msgpack.Decoder
 }
+
+// newCursor reads b from its beginning.
+func newCursor(b []byte) *cursor {
+	c := &cursor{}
+	c.reset(b)
+	return c
+}
+
+// reset starts again at the beginning of b.
+func (c *cursor) reset(b []byte) {
+	c.b = b
+	c.r.Reset(b)
+	c.d.Reset(&c.r)
+}
+
+// left is how many bytes are still to be read.
+func (c *cursor) left() int { return c.r.Len() }
+
+// at is the position of the next value.
+func (c *cursor) at() int { return len(c.b) - c.r.Len() }
+
+// seek continues at position at, which must be within the payload.
+func (c *cursor) seek(at int) { _, _ = c.r.Seek(int64(at), io.SeekStart) }
 
 // peek is the next value's first byte.
 func (c *cursor) peek() (byte, error) {
-	if c.at >= len(c.b) {
-		return 0, errStructure
-	}
-	return c.b[c.at], nil
+	t, err := c.d.PeekCode()
+	return t, broken(err)
 }
 
-// uint reads n big-endian bytes at offset off from the cursor.
-func (c *cursor) uint(off, n int) (uint64, error) {
-	if len(c.b)-c.at < off+n {
-		return 0, errStructure
+// broken turns what the library says of bytes whose type is known to fit into
+// errStructure: they end too early.
+func broken(err error) error {
+	if err != nil {
+		return errStructure
 	}
-	var v uint64
-	for _, x := range c.b[c.at+off : c.at+off+n] {
-		v = v<<8 | uint64(x)
-	}
-	return v, nil
+	return nil
 }
 
 // null consumes a nil if one is next.
 func (c *cursor) null() (bool, error) {
 	t, err := c.peek()
-	if err != nil || t != 0xc0 {
+	if err != nil || t != msgpcode.Nil {
 		return false, err
 	}
-	c.at++
-	return true, nil
+	return true, broken(c.d.DecodeNil())
 }
 
 // array reads an array header. Every element takes at least one byte.
-func (c *cursor) array() (int, error) { return c.count(0x90, 0xdc, 1) }
+func (c *cursor) array() (int, error) { return c.count(isArray, c.d.DecodeArrayLen, 1) }
 
 // mapping reads a map header. Every pair takes at least two bytes.
-func (c *cursor) mapping() (int, error) { return c.count(0x80, 0xde, 2) }
+func (c *cursor) mapping() (int, error) { return c.count(isMap, c.d.DecodeMapLen, 2) }
 
-// count reads a container header: fix is its one-byte form, wide its 16-bit
-// form (the 32-bit form follows), least the bytes an element takes.
-func (c *cursor) count(fix, wide byte, least int) (int, error) {
+// count reads a container header whose elements take at least the given bytes.
+func (c *cursor) count(is func(byte) bool, read func() (int, error), least int) (int, error) {
 	t, err := c.peek()
 	if err != nil {
 		return 0, err
 	}
-	var n uint64
-	size := 1
-	switch {
-	case t&0xf0 == fix:
-		n = uint64(t & 0x0f)
-	case t == wide:
-		n, err = c.uint(1, 2)
-		size = 3
-	case t == wide+1:
-		n, err = c.uint(1, 4)
-		size = 5
-	default:
+	if !is(t) {
 		return 0, errType
 	}
-	if err != nil || n > uint64((len(c.b)-c.at-size)/least) {
+	n, err := read()
+	if err != nil || n > c.left()/least {
 		return 0, errStructure
 	}
-	c.at += size
-	return int(n), nil
+	return n, nil
 }
 
-// isArray and isMap look at the next value's type.
-func isArray(t byte) bool { return t&0xf0 == 0x90 || t == 0xdc || t == 0xdd }
-func isMap(t byte) bool   { return t&0xf0 == 0x80 || t == 0xde || t == 0xdf }
-func isStr(t byte) bool   { return t&0xe0 == 0xa0 || t >= 0xd9 && t <= 0xdb }
-func isBin(t byte) bool   { return t >= 0xc4 && t <= 0xc6 }
+// The type of a value, by its first byte.
+func isArray(t byte) bool {
+	return msgpcode.IsFixedArray(t) || t == msgpcode.Array16 || t == msgpcode.Array32
+}
+
+func isMap(t byte) bool {
+	return msgpcode.IsFixedMap(t) || t == msgpcode.Map16 || t == msgpcode.Map32
+}
+func isStr(t byte) bool     { return msgpcode.IsString(t) }
+func isBin(t byte) bool     { return msgpcode.IsBin(t) }
+func isExt(t byte) bool     { return msgpcode.IsExt(t) }
+func isFloat(t byte) bool   { return t == msgpcode.Float || t == msgpcode.Double }
+func isInteger(t byte) bool { return msgpcode.IsFixedNum(t) || isSigned(t) || isUnsigned(t) }
+
+func isSigned(t byte) bool   { return t >= msgpcode.Int8 && t <= msgpcode.Int64 }
+func isUnsigned(t byte) bool { return t >= msgpcode.Uint8 && t <= msgpcode.Uint64 }
 
 // integer reads any integer as 64 bits, two's complement; negative says that
 // it was below zero.
@@ -102,32 +126,13 @@ func (c *cursor) integer() (v uint64, negative bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	switch {
-	case t < 0x80:
-		c.at++
-		return uint64(t), false, nil
-	case t >= 0xe0:
-		c.at++
-		return uint64(int64(int8(t))), true, nil
-	case t >= 0xcc && t <= 0xcf:
-		n := 1 << (t - 0xcc)
-		v, err = c.uint(1, n)
-		if err == nil {
-			c.at += 1 + n
-		}
-		return v, false, err
-	case t >= 0xd0 && t <= 0xd3:
-		n := 1 << (t - 0xd0)
-		v, err = c.uint(1, n)
-		if err != nil {
-			return 0, false, err
-		}
-		c.at += 1 + n
-		shift := 64 - 8*n
-		s := int64(v<<shift) >> shift
-		return uint64(s), s < 0, nil
+	if !isInteger(t) {
+		return 0, false, errType
 	}
-	return 0, false, errType
+	if v, err = c.d.DecodeUint64(); err != nil {
+		return 0, false, errStructure
+	}
+	return v, int64(v) < 0 && !isUnsigned(t), nil
 }
 
 // number reads an integer or a float.
@@ -136,21 +141,9 @@ func (c *cursor) number() (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	switch t {
-	case 0xca:
-		v, err := c.uint(1, 4)
-		if err != nil {
-			return 0, err
-		}
-		c.at += 5
-		return float64(math.Float32frombits(uint32(v))), nil
-	case 0xcb:
-		v, err := c.uint(1, 8)
-		if err != nil {
-			return 0, err
-		}
-		c.at += 9
-		return math.Float64frombits(v), nil
+	if isFloat(t) {
+		v, err := c.d.DecodeFloat64()
+		return v, broken(err)
 	}
 	v, negative, err := c.integer()
 	if negative {
@@ -160,54 +153,43 @@ func (c *cursor) number() (float64, error) {
 }
 
 // text reads a string; the bytes are a view.
-func (c *cursor) text() ([]byte, error) {
-	t, err := c.peek()
-	switch {
-	case err != nil:
-		return nil, err
-	case t&0xe0 == 0xa0:
-		return c.view(1, int(t&0x1f))
-	case isStr(t):
-		return c.sized(1 << (t - 0xd9))
-	}
-	return nil, errType
-}
+func (c *cursor) text() ([]byte, error) { return c.sized(isStr) }
 
 // binary reads a byte string; the bytes are a view.
-func (c *cursor) binary() ([]byte, error) {
+func (c *cursor) binary() ([]byte, error) { return c.sized(isBin) }
+
+// sized reads bytes behind their length.
+func (c *cursor) sized(is func(byte) bool) ([]byte, error) {
 	t, err := c.peek()
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case isBin(t):
-		return c.sized(1 << (t - 0xc4))
 	}
-	return nil, errType
-}
-
-// sized reads bytes behind a length of n bytes.
-func (c *cursor) sized(n int) ([]byte, error) {
-	size, err := c.uint(1, n)
-	if err != nil || size > uint64(len(c.b)) {
+	if !is(t) {
+		return nil, errType
+	}
+	n, err := c.d.DecodeBytesLen()
+	if err != nil {
 		return nil, errStructure
 	}
-	return c.view(1+n, int(size))
+	return c.view(n)
 }
 
-// view consumes off+n bytes and returns the last n.
-func (c *cursor) view(off, n int) ([]byte, error) {
-	if len(c.b)-c.at < off+n {
+// view consumes n bytes and returns them.
+func (c *cursor) view(n int) ([]byte, error) {
+	if n > c.left() {
 		return nil, errStructure
 	}
-	from := c.at + off
-	c.at = from + n
-	return c.b[from:c.at:c.at], nil
+	from := c.at()
+	c.seek(from + n)
+	return c.b[from : from+n : from+n], nil
 }
 
 // skip consumes one value of any type.
 func (c *cursor) skip() error { return c.skipDepth(maxDepth) }
 
-// skipDepth consumes one value nested at most depth deep.
+// skipDepth consumes one value nested at most depth deep. The library's own
+// Skip follows any nesting and copies what it skips: it is left the values of
+// fixed size.
 func (c *cursor) skipDepth(depth int) error {
 	t, err := c.peek()
 	if err != nil {
@@ -215,22 +197,21 @@ func (c *cursor) skipDepth(depth int) error {
 	}
 	var n int
 	switch {
-	case t < 0x80 || t >= 0xe0 || t == 0xc0 || t == 0xc2 || t == 0xc3:
-		_, err = c.view(1, 0)
-		return err
 	case isStr(t):
 		_, err = c.text()
 		return err
 	case isBin(t):
 		_, err = c.binary()
 		return err
+	case isExt(t):
+		return c.skipExt()
 	case isArray(t):
 		n, err = c.array()
 	case isMap(t):
 		n, err = c.mapping()
 		n *= 2
 	default:
-		return c.skipFixed(t)
+		return broken(c.d.Skip())
 	}
 	if err != nil || n > 0 && depth == 0 {
 		return errStructure
@@ -243,28 +224,13 @@ func (c *cursor) skipDepth(depth int) error {
 	return nil
 }
 
-// skipFixed consumes numbers and extension types.
-func (c *cursor) skipFixed(t byte) error {
-	var err error
-	switch {
-	case t == 0xca || t == 0xcb:
-		_, err = c.view(1, 4<<(t-0xca))
-	case t >= 0xcc && t <= 0xcf:
-		_, err = c.view(1, 1<<(t-0xcc))
-	case t >= 0xd0 && t <= 0xd3:
-		_, err = c.view(1, 1<<(t-0xd0))
-	case t >= 0xd4 && t <= 0xd8: // fixext: type and 1..16 bytes
-		_, err = c.view(2, 1<<(t-0xd4))
-	case t >= 0xc7 && t <= 0xc9: // ext: length, type, bytes
-		n := 1 << (t - 0xc7)
-		size, e := c.uint(1, n)
-		if e != nil || size > uint64(len(c.b)) {
-			return errStructure
-		}
-		_, err = c.view(2+n, int(size))
-	default: // 0xc1 is never used
+// skipExt consumes an extension type.
+func (c *cursor) skipExt() error {
+	_, n, err := c.d.DecodeExtHeader()
+	if err != nil {
 		return errStructure
 	}
+	_, err = c.view(n)
 	return err
 }
 
@@ -276,16 +242,15 @@ func (c *cursor) appendCanonical(dst []byte, depth int) ([]byte, error) {
 		return dst, err
 	}
 	switch {
-	case t == 0xc0 || t == 0xc2 || t == 0xc3:
-		c.at++
-		return append(dst, t), nil
+	case t == msgpcode.Nil || t == msgpcode.False || t == msgpcode.True:
+		return append(dst, t), broken(c.d.Skip())
 	case isStr(t):
 		b, err := c.text()
 		return appendSized(dst, 's', b), err
 	case isBin(t):
 		b, err := c.binary()
 		return appendSized(dst, 'b', b), err
-	case t == 0xca || t == 0xcb:
+	case isFloat(t):
 		v, err := c.number()
 		return binary.BigEndian.AppendUint64(append(dst, 'd'), math.Float64bits(v)), err
 	case isArray(t) || isMap(t):

@@ -32,7 +32,8 @@ type Decoder struct {
 	names  map[string]string
 	hex    bool // hashes may be hex strings (JSON)
 
-	raw rawEvent
+	raw    rawEvent
+	cursor cursor
 }
 
 // rawEvent is what an event's fields said before they are checked together.
@@ -50,12 +51,13 @@ type rawEvent struct {
 // the batch.
 func (d *Decoder) Decode(payload []byte) (*Batch, error) {
 	d.reset()
-	c := &cursor{b: payload}
+	c := &d.cursor
+	c.reset(payload)
 	if err := d.readBatch(c); err != nil {
 		return nil, fmt.Errorf("decode batch: %w", err)
 	}
-	if c.at != len(c.b) {
-		return nil, fmt.Errorf("decode batch: %w: %d bytes behind its end", errStructure, len(c.b)-c.at)
+	if c.left() != 0 {
+		return nil, fmt.Errorf("decode batch: %w: %d bytes behind its end", errStructure, c.left())
 	}
 	return &d.batch, nil
 }
@@ -186,7 +188,7 @@ func (d *Decoder) readEvents(c *cursor) error {
 		return fmt.Errorf("%d events in one batch", n)
 	}
 	for i := range n {
-		start := c.at
+		start := c.at()
 		err := d.readEvent(c)
 		if errors.Is(err, errStructure) {
 			return err
@@ -198,7 +200,7 @@ func (d *Decoder) readEvents(c *cursor) error {
 			d.batch.FirstFault, d.batch.FirstIndex = err, i
 		}
 		d.batch.Dropped++
-		c.at = start
+		c.seek(start)
 		if err := c.skip(); err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func (d *Decoder) finishExtra(e *Event) error {
 	if len(d.raw.extra) == 0 || len(e.Hashes) == 0 {
 		return nil
 	}
-	c := &cursor{b: d.raw.extra}
+	c := newCursor(d.raw.extra)
 	n, err := c.array()
 	if err != nil {
 		return err

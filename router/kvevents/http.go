@@ -32,7 +32,7 @@ func (d *Decoder) DecodeHTTP(body []byte, contentType string) (HTTPBatch, error)
 	d.reset()
 	d.hex = isJSON
 	defer func() { d.hex = false }()
-	out, err := d.readHTTP(&cursor{b: body})
+	out, err := d.readHTTP(newCursor(body))
 	if err != nil {
 		return HTTPBatch{}, fmt.Errorf("decode events: %w", err)
 	}
@@ -89,7 +89,7 @@ func (d *Decoder) checkHTTP(c *cursor, out *HTTPBatch, told map[string]bool) err
 		}
 	}
 	switch {
-	case c.at != len(c.b):
+	case c.left() != 0:
 		return errStructure
 	case out.Replica == "":
 		return errors.New(`"replica" is empty`)

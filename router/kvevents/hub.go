@@ -119,7 +119,7 @@ func (h *Hub) route(frames [][]byte) *Subscriber {
 // rankOf reads the data-parallel rank of a batch without decoding it; -1 if
 // the batch does not say. A batch in the form of a map is not looked into.
 func rankOf(payload []byte) int {
-	c := &cursor{b: payload}
+	c := newCursor(payload)
 	if n, err := c.array(); err != nil || n < 3 {
 		return -1
 	}

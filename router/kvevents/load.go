@@ -27,7 +27,7 @@ var errLoad = errors.New("not a LoadStat")
 // total, max running, prefilled, microseconds, ...]. The first four are since
 // the first release with it, the rest since 0.5.2x: 0 where they are missing.
 func ParseLoad(payload []byte) (l Load, err error) {
-	c := &cursor{b: payload}
+	c := newCursor(payload)
 	n, err := c.array()
 	if err != nil {
 		return l, fmt.Errorf("parse load: %w", err)
@@ -63,8 +63,8 @@ func ParseLoad(payload []byte) (l Load, err error) {
 		}
 		*fields[i] = v
 	}
-	if c.at != len(c.b) {
-		return Load{}, fmt.Errorf("parse load: %w: %d bytes behind its end", errLoad, len(c.b)-c.at)
+	if c.left() != 0 {
+		return Load{}, fmt.Errorf("parse load: %w: %d bytes behind its end", errLoad, c.left())
 	}
 	return l, nil
 }

@@ -318,6 +318,6 @@ func (e *engine) tellLocked(kv []replica.KVEvent) {
 func (e *engine) publish(events []event) {
 	if e.pub.enabled() {
 		ts := float64(time.Now().UnixMicro()) / 1e6
-		e.pub.publish(e.wire.appendBatch(nil, ts, events), e.faults.fate())
+		e.pub.publish(e.wire.batch(ts, events), e.faults.fate())
 	}
 }

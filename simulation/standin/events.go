@@ -57,158 +57,180 @@ func (w wire) validate() error {
 	return nil
 }
 
-// appendBatch appends [ts, events, rank].
-func (w wire) appendBatch(b []byte, ts float64, events []event) []byte {
-	b = appendFloat(appendArray(b, 3), ts)
-	b = appendArray(b, len(events))
+// batch is the message [ts, events, rank].
+func (w wire) batch(ts float64, events []event) []byte {
+	p := newPacker()
+	p.array(3)
+	p.float(ts)
+	p.array(len(events))
 	for i := range events {
-		b = w.appendEvent(b, &events[i])
+		w.event(p, &events[i])
 	}
-	return appendUint(b, uint64(w.rank))
+	p.uint(uint64(w.rank))
+	return p.bytes()
 }
 
-func (w wire) appendEvent(b []byte, e *event) []byte {
-	switch e.kind {
-	case blockStored:
-		if w.engine == SGLang {
-			return w.appendStoredSGLang(b, e)
-		}
-		return w.appendStored(b, e)
-	case blockRemoved:
-		return w.appendRemoved(b, e)
+func (w wire) event(p *packer, e *event) {
+	switch {
+	case e.kind == blockStored && w.engine == SGLang:
+		w.storedSGLang(p, e)
+	case e.kind == blockStored:
+		w.stored(p, e)
+	case e.kind == blockRemoved:
+		w.removed(p, e)
+	default:
+		w.begin(p, e, 1)
 	}
-	return w.begin(b, e, 1)
 }
 
 // begin opens an event of n fields, its kind being the first.
-func (w wire) begin(b []byte, e *event, n int) []byte {
+func (w wire) begin(p *packer, e *event, n int) {
 	if w.layout == LayoutArray {
-		return appendString(appendArray(b, n), string(e.kind))
+		p.array(n)
+	} else {
+		p.mapping(n)
+		p.str("type")
 	}
-	return appendString(appendString(appendMap(b, n), "type"), string(e.kind))
+	p.str(string(e.kind))
 }
 
-// appendStored writes vLLM's store: 12 fields by position, or by name with
-// group and spec kind but without the sliding window, as 0.26 does.
-func (w wire) appendStored(b []byte, e *event) []byte {
+// stored writes vLLM's store: 12 fields by position, or by name with group and
+// spec kind but without the sliding window, as 0.26 does.
+func (w wire) stored(p *packer, e *event) {
 	n := 11
 	if w.layout == LayoutArray {
 		n = 12
 	}
-	b = w.begin(b, e, n)
-	b = w.appendHashes(w.name(b, "block_hashes"), e.hashes)
-	b = w.appendParent(w.name(b, "parent_block_hash"), e)
-	b = appendTokens(w.name(b, "token_ids"), e.tokens)
-	b = appendUint(w.name(b, "block_size"), uint64(w.page))
-	b = w.name(b, "lora_id")
+	w.begin(p, e, n)
+	w.chain(p, e)
+	w.name(p, "lora_id")
 	if e.lora == "" {
-		b = appendNil(b)
+		p.null()
 	} else {
-		b = appendUint(b, 1)
+		p.uint(1)
 	}
-	b = appendString(w.name(b, "medium"), "GPU")
-	b = appendOptional(w.name(b, "lora_name"), e.lora)
-	b = appendExtra(w.name(b, "extra_keys"), e)
-	b = appendUint(w.name(b, "group_idx"), 0)
-	b = appendString(w.name(b, "kv_cache_spec_kind"), "full_attention")
+	w.name(p, "medium")
+	p.str("GPU")
+	w.name(p, "lora_name")
+	p.optional(e.lora)
+	w.name(p, "extra_keys")
+	extra(p, e)
+	w.name(p, "group_idx")
+	p.uint(0)
+	w.name(p, "kv_cache_spec_kind")
+	p.str("full_attention")
 	if w.layout == LayoutArray {
-		b = appendNil(b) // sliding window
+		p.null() // sliding window
 	}
-	return b
 }
 
-// appendExtra writes vLLM's extra keys: for each block the LoRA name and, in
-// the first block of a chain only, the cache salt; nil where there are none.
-func appendExtra(b []byte, e *event) []byte {
-	b = appendArray(b, len(e.hashes))
+// chain writes the fields that both engines begin a store with.
+func (w wire) chain(p *packer, e *event) {
+	w.hashes(p, e.hashes)
+	w.name(p, "parent_block_hash")
+	if e.root {
+		p.null()
+	} else {
+		w.hash(p, e.parent)
+	}
+	w.name(p, "token_ids")
+	p.array(len(e.tokens))
+	for _, t := range e.tokens {
+		p.uint(uint64(t))
+	}
+	w.name(p, "block_size")
+	p.uint(uint64(w.page))
+}
+
+// extra writes vLLM's extra keys: for each block the LoRA name and, in the
+// first block of a chain only, the cache salt; nil where there are none.
+func extra(p *packer, e *event) {
+	p.array(len(e.hashes))
 	for i := range e.hashes {
-		salted := e.salt != "" && e.root && i == 0
-		switch {
-		case e.lora != "" && salted:
-			b = appendString(appendString(appendArray(b, 2), e.lora), e.salt)
-		case e.lora != "":
-			b = appendString(appendArray(b, 1), e.lora)
-		case salted:
-			b = appendString(appendArray(b, 1), e.salt)
-		default:
-			b = appendNil(b)
+		var keys []string
+		if e.lora != "" {
+			keys = append(keys, e.lora)
+		}
+		if e.salt != "" && e.root && i == 0 {
+			keys = append(keys, e.salt)
+		}
+		if len(keys) == 0 {
+			p.null()
+			continue
+		}
+		p.array(len(keys))
+		for _, k := range keys {
+			p.str(k)
 		}
 	}
-	return b
 }
 
-// appendStoredSGLang writes SGLang's store; salt by name, or in the metadata
-// map at index 7 of the array form.
-func (w wire) appendStoredSGLang(b []byte, e *event) []byte {
+// storedSGLang writes SGLang's store; salt by name, or in the metadata map at
+// index 7 of the array form.
+func (w wire) storedSGLang(p *packer, e *event) {
 	n := 7
 	if e.salt != "" {
 		n++
 	}
-	b = w.begin(b, e, n)
-	b = w.appendHashes(w.name(b, "block_hashes"), e.hashes)
-	b = w.appendParent(w.name(b, "parent_block_hash"), e)
-	b = appendTokens(w.name(b, "token_ids"), e.tokens)
-	b = appendUint(w.name(b, "block_size"), uint64(w.page))
-	b = appendNil(w.name(b, "lora_id"))
-	b = appendString(w.name(b, "medium"), "GPU")
+	w.begin(p, e, n)
+	w.chain(p, e)
+	w.name(p, "lora_id")
+	p.null()
+	w.name(p, "medium")
+	p.str("GPU")
 	if e.salt == "" {
-		return b
+		return
 	}
 	if w.layout == LayoutArray {
-		b = appendMap(b, 1)
+		p.mapping(1)
 	}
-	return appendString(appendString(b, "cache_salt"), e.salt)
+	p.str("cache_salt")
+	p.str(e.salt)
 }
 
-func (w wire) appendRemoved(b []byte, e *event) []byte {
+func (w wire) removed(p *packer, e *event) {
 	group := w.engine != SGLang
 	n := 3
 	if group {
 		n++
 	}
-	b = w.begin(b, e, n)
-	b = w.appendHashes(w.name(b, "block_hashes"), e.hashes)
-	b = appendString(w.name(b, "medium"), "GPU")
+	w.begin(p, e, n)
+	w.hashes(p, e.hashes)
+	w.name(p, "medium")
+	p.str("GPU")
 	if group {
-		b = appendUint(w.name(b, "group_idx"), 0)
+		w.name(p, "group_idx")
+		p.uint(0)
 	}
-	return b
 }
 
 // name writes a field's name where fields have names.
-func (w wire) name(b []byte, field string) []byte {
-	if w.layout == LayoutArray {
-		return b
+func (w wire) name(p *packer, field string) {
+	if w.layout != LayoutArray {
+		p.str(field)
 	}
-	return appendString(b, field)
 }
 
-func (w wire) appendHashes(b []byte, hashes []uint64) []byte {
-	b = appendArray(b, len(hashes))
+func (w wire) hashes(p *packer, hashes []uint64) {
+	w.name(p, "block_hashes")
+	p.array(len(hashes))
 	for _, h := range hashes {
-		b = w.appendHash(b, h)
+		w.hash(p, h)
 	}
-	return b
 }
 
-func (w wire) appendParent(b []byte, e *event) []byte {
-	if e.root {
-		return appendNil(b)
+// hash writes a block hash: vLLM's unsigned integer, SGLang's signed one, or
+// 32 bytes that end in the integer.
+func (w wire) hash(p *packer, h uint64) {
+	switch {
+	case w.bytes:
+		d := digest(h)
+		p.bin(d[:])
+	case w.engine == SGLang:
+		p.int(int64(h))
+	default:
+		p.uint(h)
 	}
-	return w.appendHash(b, e.parent)
-}
-
-// appendHash writes a block hash: vLLM's unsigned integer, SGLang's signed
-// one, or 32 bytes that end in the integer.
-func (w wire) appendHash(b []byte, h uint64) []byte {
-	if w.bytes {
-		digest := digest(h)
-		return appendBin(b, digest[:])
-	}
-	if w.engine == SGLang {
-		return appendInt(b, int64(h))
-	}
-	return appendUint(b, h)
 }
 
 // digest stretches a hash to 32 bytes; its last 8, big-endian, are the hash.
@@ -218,19 +240,4 @@ func digest(h uint64) (d [32]byte) {
 	}
 	binary.BigEndian.PutUint64(d[24:], h)
 	return d
-}
-
-func appendTokens(b []byte, tokens []uint32) []byte {
-	b = appendArray(b, len(tokens))
-	for _, t := range tokens {
-		b = appendUint(b, uint64(t))
-	}
-	return b
-}
-
-func appendOptional(b []byte, s string) []byte {
-	if s == "" {
-		return appendNil(b)
-	}
-	return appendString(b, s)
 }

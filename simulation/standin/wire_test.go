@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 
@@ -58,7 +57,7 @@ func TestPayloadsAreThoseOfTheEngines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.w.appendBatch(nil, c.ts, c.events); !bytes.Equal(got, want) {
+		if got := c.w.batch(c.ts, c.events); !bytes.Equal(got, want) {
 			t.Errorf("%s:\n%x\nwant\n%x", c.name, got, want)
 		}
 	}
@@ -73,7 +72,7 @@ func TestArrayLayoutPutsFieldsInTheirPlaces(t *testing.T) {
 		{kind: blockStored, hashes: []uint64{9, 10}, root: true, tokens: []uint32{3, 4}, lora: "ad", salt: "s"},
 		{kind: blockRemoved, hashes: []uint64{7}},
 	}
-	got := decoded(t, wire{engine: VLLM, layout: LayoutArray, page: 1, rank: 2}.appendBatch(nil, 1.5, e))
+	got := decoded(t, wire{engine: VLLM, layout: LayoutArray, page: 1, rank: 2}.batch(1.5, e))
 	want := "[1.5 [" +
 		"[BlockStored [7 8] 6 [1 2] 1 1 GPU ad [[ad] [ad]] 0 full_attention <nil>] " +
 		"[BlockStored [9 10] <nil> [3 4] 1 1 GPU ad [[ad s] [ad]] 0 full_attention <nil>] " +
@@ -81,12 +80,12 @@ func TestArrayLayoutPutsFieldsInTheirPlaces(t *testing.T) {
 	if fmt.Sprint(got) != want {
 		t.Errorf("vllm %v\nwant %s", got, want)
 	}
-	got = decoded(t, wire{engine: SGLang, layout: LayoutArray, page: 1}.appendBatch(nil, 1.5, e[1:]))
+	got = decoded(t, wire{engine: SGLang, layout: LayoutArray, page: 1}.batch(1.5, e[1:]))
 	want = "[1.5 [[BlockStored [9 10] <nil> [3 4] 1 <nil> GPU map[cache_salt:s]] [BlockRemoved [7] GPU]] 0]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("sglang %v\nwant %s", got, want)
 	}
-	got = decoded(t, wire{engine: VLLM, layout: LayoutMap, bytes: true, page: 1}.appendBatch(nil, 1.5, e[2:]))
+	got = decoded(t, wire{engine: VLLM, layout: LayoutMap, bytes: true, page: 1}.batch(1.5, e[2:]))
 	hash := got.([]any)[1].([]any)[0].(map[string]any)["block_hashes"]
 	if len(hash.([]any)[0].(string)) != 32 || !slices.Equal(numbers(hash), []uint64{7}) {
 		t.Errorf("bytes hash %x", hash)
@@ -103,32 +102,3 @@ func decoded(t testing.TB, b []byte) any {
 	}
 	return v
 }
-
-func TestIntegersTakeTheSmallestForm(t *testing.T) {
-	for _, v := range []int64{0, 1, 127, 128, 255, 256, 65535, 65536, 1<<32 - 1, 1 << 32, math.MaxInt64, -1, -32, -33, -128, -129, -32768, -32769, -1 << 31, -1<<31 - 1, math.MinInt64} {
-		b := appendInt(nil, v)
-		if got := decoded(t, b); fmt.Sprint(got) != fmt.Sprint(v) {
-			t.Errorf("%d became %v", v, got)
-		}
-		if want, _ := msgpack.Marshal(compact(v)); len(want) < len(b) {
-			t.Errorf("%d takes %d bytes, can have %d", v, len(b), len(want))
-		}
-	}
-	long := string(bytes.Repeat([]byte("x"), 300))
-	for _, s := range []string{"", "abc", long[:31], long[:32], long[:255], long[:256], long} {
-		if got := decoded(t, appendString(nil, s)); got != s {
-			t.Errorf("%d bytes became %v", len(s), got)
-		}
-	}
-	for _, n := range []int{0, 15, 16, 65535, 65536} {
-		b := appendArray(nil, n)
-		if got, err := msgpack.NewDecoder(bytes.NewReader(b)).DecodeArrayLen(); err != nil || got != n {
-			t.Errorf("array of %d became %d, %v", n, got, err)
-		}
-	}
-}
-
-// compact makes the reference encoder use compact integers.
-type compact int64
-
-func (c compact) EncodeMsgpack(e *msgpack.Encoder) error { return e.EncodeInt(int64(c)) }
