@@ -98,6 +98,7 @@ type Report struct {
 	ViewAge         Pair    `json:"view_age_ms"`
 	Seed            uint64  `json:"seed"`
 	TraceHash       string  `json:"trace_hash"`
+	Told            string  `json:"told,omitempty"` // what reading changed of the trace
 
 	Gossip      map[string]int64      `json:"gossip,omitempty"` // bytes by frame
 	MaxOverMean float64               `json:"max_over_mean"`    // of prefill seconds over replicas

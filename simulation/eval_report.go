@@ -10,7 +10,7 @@ import (
 func (r *run) report() Report {
 	w := r.cfg.Workload
 	rep := Report{
-		Trace: w.Name, Policy: r.cfg.Policy, Peers: r.cfg.Peers, Replicas: r.cfg.Replicas,
+		Trace: w.Name, Told: w.Told, Policy: r.cfg.Policy, Peers: r.cfg.Peers, Replicas: r.cfg.Replicas,
 		IdealHitRatio: w.IdealHit(), Seed: r.cfg.Seed, TraceHash: fmt.Sprintf("%016x", w.Hash()),
 		ViewAge: Pair{1000 * r.cfg.DispatchDelay, 1000 * math.Max(r.cfg.DispatchDelay, r.cfg.LoadDelay)},
 		Speedup: r.cfg.Speedup, Reasons: r.reasons, PerReplica: make([]int, r.cfg.Replicas), Shared: r.remote,

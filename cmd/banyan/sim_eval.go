@@ -254,6 +254,9 @@ func writeEvaluations(w io.Writer, cfg simulation.Config, reports []simulation.R
 	r := reports[0]
 	fmt.Fprintf(w, "%s: %d requests, %d replicas, %d router peers, seed %d; no cache finds more than %.1f %%\n",
 		r.Trace, r.Requests, r.Replicas, cfg.Peers, r.Seed, 100*r.IdealHitRatio)
+	if r.Told != "" {
+		fmt.Fprintf(w, "%s\n", r.Told)
+	}
 	if rate := cfg.Workload.Rate() * r.Speedup; !math.IsInf(rate, 0) {
 		fmt.Fprintf(w, "%.4g requests a second; ", rate)
 	}

@@ -109,3 +109,21 @@ func TestSimNamesEveryFault(t *testing.T) {
 		{[]string{"extra"}, []string{"extra"}},
 	})
 }
+
+// TestSimSaysWhatItChangedOfATrace: stamps on a grid are spread, and nobody has
+// to guess that.
+func TestSimSaysWhatItChangedOfATrace(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "grid.jsonl")
+	text := `{"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [0]}
+{"timestamp": 3000, "input_length": 512, "output_length": 1, "hash_ids": [1]}
+`
+	if err := os.WriteFile(trace, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "2 of 2 stamps lie on a grid of 3 s and were spread over it"
+	for _, args := range [][]string{{"sim", "--trace", trace}, {"sim", "--trace", trace, "--json"}} {
+		if code, out, errs := played(args...); code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("%v: exit %d, no %q in %s%s", args, code, want, out, errs)
+		}
+	}
+}

@@ -114,6 +114,9 @@ func (m *meshPlay) write(w io.Writer, reports []simulation.MeshReport) {
 	r := &reports[0]
 	fmt.Fprintf(w, "%s: %d requests, %d replicas, %d router peers at the start, seed %d; no cache finds more than %.1f %%\n",
 		r.Trace, r.Requests, r.Replicas, r.Peers, r.Seed, 100*r.IdealHitRatio)
+	if r.Told != "" {
+		fmt.Fprintf(w, "%s\n", r.Told)
+	}
 	fmt.Fprintf(w, "every peer runs the real code; frames take %.0f ms one way\n", 1000*max(m.cfg.DispatchDelay, 0.001))
 	if r.Mesh.Schedule != "" {
 		fmt.Fprintf(w, "\nfaults\n")

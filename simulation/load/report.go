@@ -18,7 +18,8 @@ type Report struct {
 	Model       string               `json:"model"`
 	Seed        uint64               `json:"seed"`
 	TraceHash   string               `json:"trace_hash"`
-	Seconds     float64              `json:"seconds"` // from the first request to the last answer
+	Told        string               `json:"told,omitempty"` // what reading changed of the trace
+	Seconds     float64              `json:"seconds"`        // from the first request to the last answer
 	Sent        int                  `json:"requests"`
 	Completed   int                  `json:"completed"`
 	Failed      int                  `json:"failed"`
@@ -117,6 +118,7 @@ func count(m *map[string]int, name string) {
 func (t *tally) report(cfg *Config, took time.Duration) Report {
 	r := t.Report
 	r.URL, r.Workload, r.Model, r.Seed = cfg.Client.URL, cfg.Workload.Name, cfg.Writer.Model, cfg.Seed
+	r.Told = cfg.Workload.Told
 	r.TraceHash = fmt.Sprintf("%016x", cfg.Workload.Hash())
 	r.Seconds = took.Seconds()
 	r.TTFT, r.E2E = spread(t.ttft), spread(t.e2e)
@@ -153,7 +155,11 @@ func spread(values []float64) Spread {
 // Write prints the report for people.
 func (r *Report) Write(w io.Writer) error {
 	p := &printer{w: w}
-	p.f("\n%s with %s, model %s: %d requests in %.1f s\n\n", r.URL, r.Workload, r.Model, r.Sent, r.Seconds)
+	p.f("\n%s with %s, model %s: %d requests in %.1f s\n", r.URL, r.Workload, r.Model, r.Sent, r.Seconds)
+	if r.Told != "" {
+		p.f("%s\n", r.Told)
+	}
+	p.f("\n")
 	p.f("  completed    %8d   %.2f a second, at most %d in flight\n", r.Completed, r.Rate, r.MaxInFlight)
 	p.f("  failed       %8d", r.Failed)
 	for _, cause := range slices.Sorted(maps.Keys(r.Failures)) {

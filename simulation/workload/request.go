@@ -49,6 +49,7 @@ type Request struct {
 type Workload struct {
 	Name     string
 	Requests []Request
+	Told     string // what reading changed of a trace, for people; "": nothing
 
 	Block    int    // tokens a hash id of the recorded trace; 0: it has none
 	Replicas int    // 0: any

@@ -118,6 +118,44 @@ func TestStampsBesideTheGridAreSpread(t *testing.T) {
 	}
 }
 
+// The published conversation trace has 24 of 12,031 stamps off its grid: the
+// others are spread all the same, those 24 stay, and the reader says so.
+func TestAFewStampsOffTheGridDoNotStopTheSpread(t *testing.T) {
+	read := func(off int) *Workload {
+		var text strings.Builder
+		for i := range 1000 {
+			stamp := 3000 * (i / 4)
+			if i < off {
+				stamp = 3000*i + 1234
+			}
+			fmt.Fprintf(&text, `{"timestamp": %d, "input_length": 10, "output_length": 1, "hash_ids": [%d]}`+"\n", stamp, i)
+		}
+		w, err := ReadTrace(strings.NewReader(text.String()), 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	exact := func(w *Workload) (n int) {
+		for i := range w.Requests {
+			if at := w.Requests[i].At * 1e3; math.Abs(at-math.Round(at)) < 1e-6 {
+				n++
+			}
+		}
+		return n
+	}
+	some := read(10)
+	if n := exact(some); n != 10 {
+		t.Errorf("%d stamps stayed, want the 10 that lie off the grid", n)
+	}
+	if want := "990 of 1000 stamps lie on a grid of 3 s and were spread over it"; some.Told != want {
+		t.Errorf("told %q, want %q", some.Told, want)
+	}
+	if many := read(11); exact(many) != 1000 || many.Told != "" {
+		t.Errorf("with 11 stamps of 1,000 off the grid %d stayed, told %q", exact(many), many.Told)
+	}
+}
+
 // Once spread, no two requests of the conversation trace share a stamp.
 func TestGivenConversationIsSpread(t *testing.T) {
 	w, err := ReadFile(filepath.Join(traceDir(t), "mooncake_conversation.jsonl"), 1)
