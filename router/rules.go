@@ -73,6 +73,7 @@ func makeRules(cfg *Config, more []string, now time.Time) (*rules, error) {
 	}
 	if errs[0] == nil {
 		var err error
+		cfg.Routing.Cost.Block = cfg.Grid
 		for _, name := range policy.Names() {
 			r.policies[name], err = policy.New(name, cfg.Routing)
 			note("routing", err)

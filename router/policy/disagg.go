@@ -20,11 +20,11 @@ const (
 type DisaggConfig struct {
 	Mode     string        `yaml:"mode" doc:"off; threshold: prompts with that many uncached tokens use a prefill replica; conditional: those that gain by it"`
 	Tokens   int           `yaml:"tokens" doc:"threshold: uncached tokens from which a prefill replica is used"`
-	Transfer float64       `yaml:"transfer" doc:"seconds to hand one token's KV over"`
-	Overhead float64       `yaml:"overhead" doc:"seconds that a second leg costs besides"`
-	Stall    float64       `yaml:"stall" doc:"conditional: weight of the delay that a prefill costs every stream decoding beside it"`
+	Transfer float64       `yaml:"transfer" doc:"seconds to hand one token's KV cache from the prefill to the decode replica"`
+	Overhead float64       `yaml:"-"` // seconds that a second leg costs besides
+	Stall    float64       `yaml:"-"` // conditional: weight of the delay that a prefill costs every stream decoding beside it
 	Timeout  time.Duration `yaml:"timeout" doc:"longest wait for a prefill replica; then the decode replica does it all"`
-	Batch    int           `yaml:"batch" doc:"streams a decode replica is meant to run at once, for the advised ratio"`
+	Batch    int           `yaml:"-"` // streams a decode replica is meant to run at once, for the advised ratio
 }
 
 func defaultDisagg() DisaggConfig {
@@ -47,16 +47,13 @@ func (c *DisaggConfig) validate() error {
 	default:
 		bad("mode", "%q is not off, threshold or conditional", c.Mode)
 	}
-	for key, v := range map[string]float64{"tokens": float64(c.Tokens), "transfer": c.Transfer, "overhead": c.Overhead, "stall": c.Stall} {
+	for key, v := range map[string]float64{"tokens": float64(c.Tokens), "transfer": c.Transfer} {
 		if !(v >= 0 && v <= math.MaxFloat64) {
 			bad(key, "%v is not 0 or more", v)
 		}
 	}
 	if c.Timeout <= 0 {
 		bad("timeout", "must be more than 0")
-	}
-	if c.Batch < 1 {
-		bad("batch", "%d is not 1 or more", c.Batch)
 	}
 	return errors.Join(errs...)
 }

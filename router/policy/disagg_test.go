@@ -178,7 +178,6 @@ func TestDisaggConfigIsChecked(t *testing.T) {
 		func(c *DisaggConfig) { c.Tokens = -1 },
 		func(c *DisaggConfig) { c.Transfer = math.NaN() },
 		func(c *DisaggConfig) { c.Timeout = 0 },
-		func(c *DisaggConfig) { c.Batch = 0 },
 	} {
 		cfg := DefaultConfig()
 		edit(&cfg.Disagg)
