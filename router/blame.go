@@ -97,6 +97,6 @@ func (p *Peer) noOther(call *proxy.Call) {
 
 func (p *Peer) charge(f failure, hard bool, now time.Time) {
 	if p.fleet.Fail(f.replica, now, hard, f.reason) {
-		p.log.Warn("replica down", "replica", f.replica.Name(), "reason", f.reason)
+		p.log.Named("fleet").Warn("replica down", "replica", f.replica.Name(), "reason", f.reason)
 	}
 }

@@ -1,9 +1,6 @@
 package router
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"fmt"
 	"strconv"
 	"unicode/utf8"
 
@@ -11,7 +8,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/token"
 )
@@ -60,7 +56,7 @@ func newCollector(p *Peer) *collector {
 		givenUp:      d("mesh_given_up_total", "Replication work given up at a bound, by cause; peers repair it.", "cause"),
 		rejected:     d("mesh_frames_rejected_total", "Frames that no correct peer sends, by cause.", "cause"),
 		clock:        d("clock_offset_seconds", "Largest clock difference to a live peer, shortest way included."),
-		config:       d("config_hash", "Hash of the effective configuration's replicas and policy."),
+		config:       d("config_hash", "Hash of all settings that peers of one mesh have in common; not of what is each peer's own."),
 		discovery:    d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
 		advised:      d("advised_prefill_per_decode", "Prefill replicas that go with one decode replica at the traffic of this peer; 0 until measured."),
 		expiry:       d("listener_cert_expiry_timestamp_seconds", "When the certificate of a listener ends; far ahead if it speaks no TLS.", "listener"),
@@ -171,24 +167,6 @@ func oneIf(on bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// configHash is equal on peers whose configured replicas, discovery, policy and
-// grid are equal; 32 bits, so that a float carries it. What discovery finds
-// and engines tell is left out: peers learn it a moment apart.
-func (p *Peer) configHash() uint32 {
-	h := sha256.New()
-	fmt.Fprint(h, p.config().Policy, p.config().Grid, p.config().Tokenizer, p.config().IsolateBy, p.config().Routing)
-	d := &p.config().Discovery
-	fmt.Fprint(h, d.DNS, d.Kubernetes.Selector, d.Kubernetes.Namespace, d.Kubernetes.Port)
-	for _, r := range p.fleet.List() {
-		if r.Source != fleet.SourceStatic || r.Told {
-			continue
-		}
-		s := r.Spec
-		fmt.Fprint(h, s.Name, s.URL, s.Rank, s.Engine, s.Role, s.Kind, s.Model)
-	}
-	return binary.BigEndian.Uint32(h.Sum(nil))
 }
 
 // counterValue reads a counter.

@@ -23,7 +23,7 @@ type Config struct {
 	HTTP      HTTPConfig      `yaml:"http"`
 	Admin     AdminConfig     `yaml:"admin"`
 	Mesh      MeshConfig      `yaml:"mesh"`
-	Replicas  []fleet.Spec    `yaml:"replicas"`
+	Replicas  []fleet.Spec    `yaml:"replicas" doc:"the inference servers: [{name, url, events, replay, …}]; deploy/banyan.yaml explains each"`
 	Discovery DiscoveryConfig `yaml:"discovery"`
 	Ingest    IngestConfig    `yaml:"ingest"`
 	Drain     DrainConfig     `yaml:"drain"`
@@ -187,7 +187,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Mesh.Key == "" && c.Mesh.Keyring == "" && !c.Mesh.Insecure {
-		bad("mesh.key", "required: make one with `banyan keygen`, or pass --insecure-mesh to run without")
+		bad("mesh.key", "required, or a file of keys in mesh.keyring: make one with `banyan keygen > mesh.key`, or pass --insecure-mesh to run without")
 	}
 	if t := c.Mesh.TLS; (t.Cert == "") != (t.Key == "") || (t.Cert == "") != (t.CA == "") {
 		bad("mesh.tls", "cert, key and ca go together")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -181,8 +182,42 @@ func TestTheConfigHashLeavesOutWhatComesAndGoes(t *testing.T) {
 	if p.configHash() != before {
 		t.Error("a discovered replica changes the hash of the configuration")
 	}
-	p.fleet.Set([]fleet.Spec{{URL: "http://10.0.0.1:80"}}, time.Now())
-	if p.configHash() == before {
-		t.Error("a configured replica does not")
+}
+
+// Two peers with different files do not look equal, whatever differs; what is
+// each peer's own does not count, nor the order of the replicas.
+func TestTheConfigHashSeesEverySharedSetting(t *testing.T) {
+	replicas := []fleet.Spec{{URL: "http://10.0.0.1:80", Events: "tcp://10.0.0.1:5557", Replay: "tcp://10.0.0.1:5558"}, {URL: "http://10.0.0.2:80", Labels: map[string]string{"a": "1", "b": "2"}}}
+	hash := func(change func(*Config)) uint32 {
+		return quietPeer(t, func(c *Config) {
+			c.Replicas = slices.Clone(replicas)
+			change(c)
+		}).configHash()
+	}
+	before := hash(func(*Config) {})
+	for what, change := range map[string]func(*Config){
+		"order":       func(c *Config) { slices.Reverse(c.Replicas) },
+		"name":        func(c *Config) { c.Mesh.Name = "b" },
+		"log":         func(c *Config) { c.Log.Level = "debug" },
+		"credentials": func(c *Config) { c.Replicas[0].Credentials = "s" },
+	} {
+		if hash(change) != before {
+			t.Errorf("%s is each peer's own and changes the hash", what)
+		}
+	}
+	for what, change := range map[string]func(*Config){
+		"events":        func(c *Config) { c.Replicas[0].Events = "tcp://10.0.0.1:5559" },
+		"replay":        func(c *Config) { c.Replicas[0].Replay = "" },
+		"topic":         func(c *Config) { c.Replicas[0].Topic = "kv" },
+		"labels":        func(c *Config) { c.Replicas[1].Labels = map[string]string{"a": "1"} },
+		"limits":        func(c *Config) { c.Limits.TTFT++ },
+		"admission":     func(c *Config) { c.Admission.ReplicaLimit = 3 },
+		"ingest.listen": func(c *Config) { c.Ingest.Listen = "tcp://127.0.0.1:0" },
+		"drain":         func(c *Config) { c.Drain.Delay++ },
+		"policy":        func(c *Config) { c.Policy = "random" },
+	} {
+		if hash(change) == before {
+			t.Errorf("%s differs and the hash does not", what)
+		}
 	}
 }

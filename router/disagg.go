@@ -221,7 +221,7 @@ func legOf(res *proxy.Result) leg {
 func (p *Peer) blameLead(t *ticket, err error, now time.Time) {
 	r := t.lead.replica
 	if p.fleet.Fail(r, now, hard(err), fleet.Cause(err)) {
-		p.log.Warn("replica down", "replica", r.Name(), "reason", fleet.Cause(err))
+		p.log.Named("fleet").Warn("replica down", "replica", r.Name(), "reason", fleet.Cause(err))
 	}
 }
 

@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
@@ -39,7 +40,7 @@ func cureOf(asked []token.Oracle, k token.Kind, reason token.Reason) string {
 	case engine == "sglang" && (k == token.Chat || k == token.Completion):
 		return "Upgrade to SGLang 0.5.23 or newer: its /tokenize takes chats"
 	case engine == "vllm":
-		return "Start vLLM with --enable-scale-out, or list a `vllm launch render` server (kind: render)"
+		return "Start vLLM with " + scaleOut + ", or list a `vllm launch render` server (kind: render)"
 	case engine == "trtllm":
 		return "Upgrade to a TensorRT-LLM that has /_internal/tokenize, or let clients send token ids"
 	}
@@ -89,21 +90,39 @@ func (p *Peer) followed(model string) bool {
 }
 
 // keyProblems names the models whose exact routing is off.
+// APIs of one model with one cure are one problem.
 func keyProblems(keys []console.Keying) (out []console.Problem) {
+	type group struct{ model, cure string }
+	apis := map[group][]string{}
 	for i := range keys {
 		if k := &keys[i]; k.Off {
-			why := k.Reason
-			if k.Why != "" {
-				why = k.Why
-			}
-			out = append(out, console.Problem{
-				Text: fmt.Sprintf("Events are followed but %s prompts are keyed by text: exact routing is off for %s because %s", k.API, k.Model, why),
-				Help: k.Cure,
-			})
+			of := group{k.Model, k.Cure}
+			apis[of] = append(apis[of], k.API)
 		}
+	}
+	for i := range keys {
+		k := &keys[i]
+		of := group{k.Model, k.Cure}
+		if !k.Off || apis[of][0] != k.API {
+			continue
+		}
+		why, help := k.Reason, k.Cure
+		if k.Why != "" {
+			why = k.Why
+		}
+		if strings.Contains(why, scaleOut) { // the engine tells the cure itself
+			help = strings.Replace(help, "Start vLLM with "+scaleOut, "Do that", 1)
+		}
+		out = append(out, console.Problem{
+			Text: fmt.Sprintf("Events are followed but %s prompts are keyed by text: exact routing is off for %s because %s", strings.Join(apis[of], " and "), k.Model, why),
+			Help: help,
+		})
 	}
 	return out
 }
+
+// scaleOut is the option of vLLM that turns its render endpoints on.
+const scaleOut = "--enable-scale-out"
 
 // modeOf is how prompts of a replica's model are keyed: by text if those of
 // any API are.

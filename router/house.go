@@ -66,6 +66,22 @@ func (p *Peer) publishVitals(now time.Time) {
 	if ready != p.tagged.Swap(ready) {
 		p.mesh.setTags(ready, p.draining.Load())
 	}
+	p.tellReady()
+}
+
+// tellReady logs what GET /readyz answers when that changes, from the moment
+// anybody can ask. Called by one goroutine.
+func (p *Peer) tellReady() {
+	ready, why := p.Ready()
+	if !p.serving.Load() || p.toldReady != nil && *p.toldReady == ready {
+		return
+	}
+	p.toldReady = &ready
+	if ready {
+		p.log.Info("ready: GET /readyz answers 200", "reason", why)
+	} else {
+		p.log.Warn("not ready: GET /readyz answers 503", "reason", why)
+	}
 }
 
 // maxAges is the largest mesh, without this peer, of which a peer tells how old

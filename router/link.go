@@ -126,7 +126,7 @@ func (l *link) local(e gossip.Effect) {
 		if e.Ready && !l.peer.joined.Swap(true) {
 			l.peer.ingest.wake() // it may own streams from now on
 		}
-		l.peer.log.Info("readiness", "ready", e.Ready, "reason", e.Reason)
+		l.peer.log.Info("replication", "caught_up", e.Ready, "reason", e.Reason) // readiness is more: see tellReady
 	}
 }
 

@@ -84,6 +84,7 @@ func (p *Peer) live(ctx context.Context) error {
 	p.meetReplicas(ctx)
 	serve("http.listen", public, p.public)
 	serve("admin.listen", admin, p.admin)
+	p.serving.Store(true)
 	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.config().Policy)
 
 	select {

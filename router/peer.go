@@ -93,6 +93,8 @@ type Peer struct {
 	ages          atomic.Pointer[ageView]
 	coreStats     atomic.Pointer[gossip.Stats]
 	tagged        atomic.Bool              // what the tag ready says
+	serving       atomic.Bool              // the listeners answer
+	toldReady     *bool                    // as last logged; of keepHouse's goroutine
 	reloadFault   atomic.Pointer[string]   // why the last reload failed; nil if it did not
 	restart       atomic.Pointer[[]string] // settings that wait for a restart
 }

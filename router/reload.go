@@ -124,7 +124,9 @@ func (p *Peer) reload(asked bool) error {
 		p.metrics.reloadOK.Set(0)
 		return err
 	}
-	p.reloadFault.Store(nil)
+	if p.reloadFault.Swap(nil) != nil {
+		p.log.Info("the configuration is right again: it is in force")
+	}
 	p.metrics.reloadOK.Set(1)
 	p.metrics.reloads.Inc()
 	waiting := p.restart.Swap(&restart)

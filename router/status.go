@@ -32,18 +32,19 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	s := &console.Status{
 		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.config().Mesh.Label, Policy: p.config().Policy, Grid: p.config().Grid,
 		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.clock.began).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why,
-		Peers: p.peerStatus(ready), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{},
+		Peers: p.peerStatus(ready), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{}, Notes: []console.Problem{},
 	}
 	st := p.index.Stats()
 	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted), Suspect: uint64(st.Suspect)}
 	s.Requests = p.requestStatus(now)
 	s.Disagg, s.Queue = p.disaggStatus(), p.queueStatus()
-	s.Problems = append(s.Problems, queueProblems(s.Queue)...)
 	s.Config = p.configStatus()
 	s.Problems = append(s.Problems, problems(s)...)
+	s.Problems = append(s.Problems, queueProblems(s.Queue)...)
 	s.Problems = append(s.Problems, p.fleetProblems()...)
 	s.Keys = p.keyStatus(p.tokens.Modes())
 	s.Problems = append(s.Problems, keyProblems(s.Keys)...)
+	s.Notes = append(s.Notes, notes(s)...)
 	s.Judge()
 	return s
 }
@@ -330,9 +331,6 @@ func problems(s *console.Status) []console.Problem {
 	case !s.Ready:
 		add("It gets no traffic until it is", "This peer is not ready: %s", s.Reason)
 	}
-	if s.Config.Fault != "" {
-		add("The old one stays in force; mend the file, it is tried again", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
-	}
 	if len(s.Replicas) == 0 {
 		add("List them under replicas: or turn discovery on", "No replica is known")
 	}
@@ -363,6 +361,9 @@ func problems(s *console.Status) []console.Problem {
 		}
 		add("It answers requests, but shares nothing with other peers: check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying",
 			"This peer is alone: it never reached a seed of mesh.join: %s%s", s.Mesh.Unjoined[0], more)
+	}
+	if s.Config.Fault != "" {
+		add("The old one stays in force; mend the file, it is tried again", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
 	}
 	if s.Mesh.Divergent > 0 {
 		add("It heals by snapshot; keep both digests and report a bug", "%d streams differ between peers at equal contexts", s.Mesh.Divergent)

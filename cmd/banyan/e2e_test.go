@@ -291,7 +291,7 @@ func converse(t *testing.T, peers []*process) {
 }
 
 func TestAKilledPeerIsReplacedFromWhatTheOthersKnow(t *testing.T) {
-	r := replicaProcess(t, "r0")
+	r := replicaProcess(t, "r0", "--hide-event-sources")
 	peers := meshOf(t, 2, r)
 	talk := []message{{"system", strings.Repeat("Long and shared. ", 100)}, {"user", "Hello."}}
 	peers[0].say(talk)

@@ -2,14 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"reflect"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -116,23 +117,23 @@ func (e usageError) Unwrap() error { return e.error }
 func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, error) {
 	l := loaded{cfg: router.DefaultConfig()}
 	opts := options(&l.cfg)
-	fs := flag.NewFlagSet("banyan serve", flag.ContinueOnError)
+	flags := flag.NewFlagSet("banyan serve", flag.ContinueOnError)
 	flagged := map[string]string{}
 	for _, o := range opts {
-		fs.Var(flagValue{opt: o, set: flagged, bool: o.value.Kind() == reflect.Bool}, o.key, o.doc)
+		flags.Var(flagValue{opt: o, set: flagged, bool: o.value.Kind() == reflect.Bool}, o.key, o.doc)
 	}
-	insecure := fs.Bool("insecure-mesh", false, "run the mesh without a gossip key")
-	open := fs.Bool("insecure-admin", false, "let anybody use an admin listener beyond loopback")
-	fs.StringVar(&l.path, "config", "", "YAML file")
-	fs.BoolVar(&l.print, "print-config", false, "print the effective configuration and exit")
-	fs.Usage = func() { serveUsage(stderr, opts) }
-	given := parse(fs, args)
+	insecure := flags.Bool("insecure-mesh", false, "run the mesh without a gossip key")
+	open := flags.Bool("insecure-admin", false, "let anybody use an admin listener beyond loopback")
+	flags.StringVar(&l.path, "config", "", "YAML file")
+	flags.BoolVar(&l.print, "print-config", false, "print the effective configuration and exit")
+	flags.Usage = func() { serveUsage(stderr, opts) }
+	given := parse(flags, args)
 	if errors.Is(given, flag.ErrHelp) {
 		return l, given
 	}
 	errs := []error{given}
 	if given == nil { // behind a flag that is not known, a word may be its value
-		errs = append(errs, noArguments(fs))
+		errs = append(errs, noArguments(flags))
 	}
 	var lines map[string]int // of the keys whose values come from the file
 	unread := false
@@ -186,15 +187,15 @@ func (u unreadable) Unwrap() []error { return []error{u.error, errUnread} }
 func readFile(path string, cfg *router.Config) (lines map[string]int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, unreadable{fmt.Errorf("--config: %w", err)}
+		return nil, unreadable{fmt.Errorf("%s: %w", path, bare(err))}
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
 	if err == nil && len(data) > maxConfigBytes {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxConfigBytes)
+		err = fmt.Errorf("larger than %d bytes", maxConfigBytes)
 	}
 	if err != nil {
-		return nil, unreadable{fmt.Errorf("--config: %w", err)}
+		return nil, unreadable{fmt.Errorf("%s: %w", path, bare(err))}
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
@@ -202,12 +203,20 @@ func readFile(path string, cfg *router.Config) (lines map[string]int, err error)
 	}
 	if lines, err = keyFaults(&doc, reflect.TypeOf(cfg).Elem()); err != nil {
 		_ = yaml.Unmarshal(data, cfg) // what is right counts, so that no other fault is made up
-		return lines, fmt.Errorf("%s:\n%w", path, err)
+		return lines, err             // each with its line
 	}
 	if err := strictYAML(data, cfg); err != nil {
 		return lines, fmt.Errorf("%s: %w", path, err)
 	}
 	return lines, nil
+}
+
+// bare is the cause of a file's error without the file's name.
+func bare(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
 }
 
 // strictYAML decodes one document; unknown keys are errors.
@@ -273,31 +282,63 @@ func nearest[V any](name string, known map[string]V, least int) string {
 	return ", did you mean " + best + "?"
 }
 
-// serveUsage prints every setting with its default.
+// sections head the groups of settings in the help, in its order; a setting
+// without a section of its own stands in the first group.
+var sections = [][2]string{
+	{"", "What is served, and how"},
+	{"discovery", "Replicas that come and go"},
+	{"http", "Listener of clients"},
+	{"auth", "Keys of clients"},
+	{"admin", "Listener of operators"},
+	{"mesh", "Other peers"},
+	{"ingest", "Cache events of the engines"},
+	{"limits", "Bounds"},
+	{"admission", "Queues before full replicas"},
+	{"hedge", "Second tries of slow streams"},
+	{"drain", "The end of a peer"},
+	{"tracing", "OpenTelemetry"},
+	{"log", "Log on stderr"},
+	{"routing", "Knobs of the policies, prefill and decode apart"},
+}
+
+// sectionOf is the index of a setting's group.
+func sectionOf(key string) int {
+	name, _, nested := strings.Cut(key, ".")
+	return max(0, slices.IndexFunc(sections, func(s [2]string) bool { return nested && s[0] == name }))
+}
+
+// serveUsage prints every setting with its default, by section.
 func serveUsage(w io.Writer, opts []option) {
 	fmt.Fprintln(w, "usage: banyan serve [--config banyan.yaml] [flags]")
 	fmt.Fprintln(w, "\nEvery flag is also a YAML key and an environment variable (BANYAN_SECTION_KEY);")
 	fmt.Fprintln(w, "default < file < environment < flag.")
-	fmt.Fprintln(w)
-	sorted := append([]option(nil), opts...)
-	sort.Slice(sorted, func(i, j int) bool { return sorted[i].key < sorted[j].key })
+	fmt.Fprintln(w, "\nThe command")
+	for _, f := range [][2]string{
+		{"config", "YAML file"},
+		{"print-config", "print the effective configuration and exit"},
+		{"insecure-mesh", "run the mesh without a gossip key"},
+		{"insecure-admin", "let anybody use an admin listener beyond loopback"},
+	} {
+		fmt.Fprintf(w, "  --%-35s %s\n", f[0], f[1])
+	}
+	sorted := slices.Clone(opts)
+	slices.SortFunc(sorted, func(a, b option) int {
+		return cmp.Or(cmp.Compare(sectionOf(a.key), sectionOf(b.key)), strings.Compare(a.key, b.key))
+	})
+	last := -1
 	for _, o := range sorted {
 		if o.doc == "" {
 			continue
+		}
+		if at := sectionOf(o.key); at != last {
+			fmt.Fprintf(w, "\n%s\n", sections[at][1])
+			last = at
 		}
 		def := fmt.Sprint(o.value.Interface())
 		if def == "" || def == "[]" || def == "map[]" {
 			def = "-"
 		}
 		fmt.Fprintf(w, "  --%-35s %s (default %s)\n", o.key, o.doc, def)
-	}
-	for _, f := range [][2]string{
-		{"config", "YAML file"},
-		{"insecure-mesh", "run the mesh without a gossip key"},
-		{"insecure-admin", "let anybody use an admin listener beyond loopback"},
-		{"print-config", "print the effective configuration and exit"},
-	} {
-		fmt.Fprintf(w, "  --%-35s %s\n", f[0], f[1])
 	}
 }
 

@@ -51,6 +51,7 @@ func commands() []command {
 			return setIntent(ctx, "undrain", args, stdout, stderr)
 		}},
 		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "a gossip key; mesh certificates; a client's or operator's key", keygen},
+		{"completion", "bash|zsh|fish", "a script for the shell: source <(banyan completion bash)", completion},
 		{"version", "", "the version", func(_ context.Context, args []string, stdout, stderr io.Writer) error {
 			fs := flagSet("version", stderr)
 			if err := errors.Join(parse(fs, args), noArguments(fs)); err != nil {
@@ -124,6 +125,7 @@ func usage(w io.Writer) {
 		fmt.Fprintf(w, "  banyan %-8s %-58s %s\n", c.name, c.args, c.help)
 	}
 	fmt.Fprintln(w, "\nbanyan COMMAND --help tells more.")
+	fmt.Fprintln(w, "\nexit codes: 0 all is well; 1 it failed, or what was to be checked does not hold; 2 wrong flags or configuration.")
 }
 
 // flagSet makes a subcommand's flags, whose faults are usage errors.

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/banyan-llm/banyan/router"
 )
 
@@ -24,10 +22,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if l.print {
 		return printConfig(stdout, l.cfg)
 	}
-	logger := hclog.New(&hclog.LoggerOptions{
-		Name: "banyan", Level: hclog.LevelFromString(l.cfg.Log.Level), JSONFormat: l.cfg.Log.JSON, Output: stderr,
-	})
-	peer, err := router.New(l.cfg, router.Options{Version: version, Logger: logger, Source: l.source(args)})
+	peer, err := router.New(l.cfg, router.Options{Version: version, Logger: newLogger(&l.cfg.Log, stderr), Source: l.source(args)})
 	var faults *router.ConfigError
 	switch {
 	case errors.As(err, &faults):

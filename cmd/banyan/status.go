@@ -36,6 +36,9 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if *wait != 0 && !show.check {
 		return usageError{errors.New("--wait goes with --check: it waits until all is well")}
 	}
+	if show.check && *watch {
+		return usageError{errors.New("--check and --watch exclude each other: --check ends with an exit code, --watch never ends; --check --wait 60s waits until all is well")}
+	}
 	if *peers != 0 && !show.check {
 		return usageError{errors.New("--peers goes with --check: it says how many peers must be alive")}
 	}
@@ -145,6 +148,10 @@ func setIntent(ctx context.Context, verb string, args []string, stdout, stderr i
 	if _, err := admin.call(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(names[0])+"/"+verb); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s: %s, on every peer of the mesh\n", names[0], verb)
+	said := "%s is drained: no peer of the mesh sends it new requests; those that run go on\n"
+	if verb == "undrain" {
+		said = "%s takes requests again, from every peer of the mesh\n"
+	}
+	fmt.Fprintf(stdout, said, names[0])
 	return nil
 }

@@ -31,7 +31,7 @@ grid: ~
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		"\na: no such key (line 1)",
+		"a: no such key (line 1)\n", // the first one: no line that names the file alone
 		"\nhttp.listn: no such key, did you mean listen? (line 2)",
 		"\nhttp.connection_age: want a duration like 15s, not \"soon\" (line 2)",
 		"\nlimits.queue: want a whole number, not \"many\" (line 4)",

@@ -3,6 +3,8 @@ package console
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 )
 
 // check is one thing that must hold.
@@ -61,9 +63,7 @@ func (s *Status) WriteChecks(w io.Writer, look Look) error {
 			out.wrapped("  ", LevelBad, "× %s", c.text)
 		}
 	}
-	for _, p := range s.Problems {
-		out.wrapped("  ", LevelWarn, "! %s. %s", p.Text, p.Help)
-	}
+	s.writeProblems(out)
 	if s.OK {
 		out.wrapped("", LevelOK, "all is well, seen from %s", s.Name)
 	} else {
@@ -95,10 +95,52 @@ func (s *Status) checks() []check {
 		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive", t.peers, t.members)},
 		{oldest <= 2*staleMs, "views of other peers are " + millis(&oldest) + " old at most"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
+		{true, drainedText(s.Replicas)},
 		{deaf == 0, eventsText(deaf, trying, guessed, len(s.Replicas))},
+		{!slices.ContainsFunc(s.Keys, func(k Keying) bool { return k.Off }), keysCheck(s.Keys)},
 		{!s.Alone(), seedsText(len(s.Mesh.Unjoined))},
 		{s.Mesh.Divergent == 0, factsText(s.Mesh.Divergent)},
+		{s.Config.Fault == "", configText(&s.Config)},
 	}
+}
+
+// drainedText names the replicas that an operator drained; that is no trouble.
+func drainedText(replicas []Replica) string {
+	var names []string
+	for _, r := range replicas {
+		if r.State == "draining" {
+			names = append(names, r.Name)
+		}
+	}
+	if names == nil {
+		return "no replica is drained"
+	}
+	return "drained by an operator, without new requests: " + strings.Join(names, ", ")
+}
+
+// keysCheck says whether prompts get the keys that events are stored under.
+func keysCheck(keys []Keying) string {
+	var off []string
+	for i := range keys {
+		if k := &keys[i]; k.Off {
+			off = append(off, k.Model+" ("+k.API+")")
+		}
+	}
+	if off == nil {
+		return "where events are followed, prompts are keyed as they are"
+	}
+	return "exact routing is off for " + strings.Join(off, ", ")
+}
+
+// configText says whether the newest configuration is in force.
+func configText(c *Config) string {
+	switch {
+	case c.Fault != "":
+		return "a changed configuration was not taken up; the old one is in force"
+	case len(c.Restart) > 0:
+		return "the configuration is in force but for what waits for a restart: " + strings.Join(c.Restart, ", ")
+	}
+	return "the newest configuration is in force"
 }
 
 // eventsText says of how many replicas the events are heard.

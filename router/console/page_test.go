@@ -51,7 +51,7 @@ func TestPageReadsWithoutScript(t *testing.T) {
 		t.Fatalf("%d %s", res.StatusCode, res.Header.Get("Content-Type"))
 	}
 	for _, want := range []string{
-		"pool-a", "One problem.", "r3 is down: connection refused", "Requests go to the others", ">r2<", ">31<", ">12.4k<", ">81 %<",
+		"pool-a", "r3 is down: connection refused. ", "r3 is down: connection refused", "Requests go to the others", ">r2<", ">31<", ">12.4k<", ">81 %<",
 		"down 12s", "1984 of 2210", "180 ms", "3f9c01aa", "first look: 2 replicas, 3 peers", `aria-live="polite"`,
 	} {
 		if !strings.Contains(page, want) {

@@ -28,6 +28,7 @@ type Status struct {
 	Disagg   *Disagg   `json:"disaggregation"` // null while off
 	Queue    *Queue    `json:"queue"`
 	Problems []Problem `json:"problems"`
+	Notes    []Problem `json:"notes"` // what works and could work better: no trouble
 }
 
 // Config is what the peer goes by.

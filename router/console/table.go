@@ -23,12 +23,12 @@ const shortList = 10
 // problems with their cure last, nearest to the prompt.
 func (s *Status) WriteTable(w io.Writer, look Look) error {
 	out := &printer{w: w, look: look}
-	verdict := "OK: converged"
-	if !s.OK {
-		verdict = "TROUBLE"
+	verdict := "OK: converged,"
+	if len(s.Problems) > 0 {
+		verdict = "TROUBLE: " + s.trouble() + ";"
 	}
 	t := s.tally()
-	out.wrapped("", s.Level, "%s  %s, %d/%d peers, %d/%d replicas, %d divergent streams  (seen from %s, %s)",
+	out.wrapped("", s.Level, "%s  %s %d/%d peers, %d/%d replicas, %d divergent streams  (seen from %s, %s)",
 		s.Label, verdict, t.peers, t.members, t.up, len(s.Replicas), s.Mesh.Divergent, s.Name, time.UnixMilli(s.TimeMs).Format("15:04:05"))
 	out.line("")
 	out.table(peerColumns, peerRows(s))
@@ -38,21 +38,29 @@ func (s *Status) WriteTable(w io.Writer, look Look) error {
 		out.line("")
 		out.table(keyColumns, keyRows(s))
 	}
-	if len(s.Prefixes) > 0 {
+	if rows := prefixRows(s, look.All); len(rows) > 0 {
 		out.line("")
-		out.table(prefixColumns, prefixRows(s))
+		out.table(prefixColumns, rows)
 	}
 	out.line("")
 	for _, fact := range s.summary() {
 		out.wrapped("          ", "", "%-10s%s", fact[0], fact[1])
 	}
-	if len(s.Problems) > 0 {
+	if len(s.Problems)+len(s.Notes) > 0 {
 		out.line("")
 	}
+	s.writeProblems(out)
+	return out.err
+}
+
+// writeProblems writes the problems and the notes with their cures.
+func (s *Status) writeProblems(out *printer) {
 	for _, p := range s.Problems {
 		out.wrapped("  ", LevelWarn, "! %s. %s", p.Text, p.Help)
 	}
-	return out.err
+	for _, p := range s.Notes {
+		out.wrapped("  ", "", "i %s. %s", p.Text, p.Help)
+	}
 }
 
 // summary is what is said in sentences.
@@ -83,7 +91,7 @@ func peerRows(s *Status) (rows []tableRow) {
 		case p.State != "alive":
 			ready = "-"
 		case p.Draining:
-			ready = "drain"
+			ready = "draining"
 		case p.Ready:
 			ready = "yes"
 		}
@@ -112,14 +120,14 @@ func replicaRows(s *Status) (rows []tableRow) {
 		if r.State == "down" {
 			state = "down " + age(r.SinceMs)
 		} else if r.SlowStart != nil && state == "up" {
-			state = fmt.Sprintf("up %.0f %%", 100**r.SlowStart)
+			state = fmt.Sprintf("warming %.0f %%", 100**r.SlowStart)
 		}
 		stream := r.Stream.State
 		if r.Stream.Detail != "" && stream != "ok" {
 			stream += ": " + r.Stream.Detail
 		}
 		rows = append(rows, tableRow{worse(levelOf(r.State), levelOf(r.Stream.State)), []string{
-			r.Name, r.URL, engineText(&r), roleText(&r), state, fmt.Sprint(r.Inflight), count(uint64(max(r.Uncached, 0))), share(r.Cached), count(r.Stream.Facts), stream, dash(r.Tokenizer),
+			r.Name, r.URL, engineText(&r), roleText(&r), state, fmt.Sprint(r.Inflight), count(uint64(max(r.Uncached, 0))), share(r.Cached), count(r.Stream.Facts), stream, keysText(s, &r),
 		}})
 	}
 	return worstFirst(rows)
@@ -181,8 +189,44 @@ func keyRows(s *Status) (rows []tableRow) {
 
 var keyColumns = []column{{head: "MODEL"}, {head: "API"}, {head: "KEYS"}, {head: "WHY", drop: 1}}
 
-func prefixRows(s *Status) (rows []tableRow) {
-	for _, p := range s.Prefixes {
+// keysText is how prompts of a replica's models become keys, as the rows of
+// those models tell.
+func keysText(s *Status, r *Replica) string {
+	exact, text := false, false
+	for i := range s.Keys {
+		if slices.Contains(r.Models, s.Keys[i].Model) {
+			exact = exact || s.Keys[i].Exact
+			text = text || !s.Keys[i].Exact
+		}
+	}
+	switch {
+	case exact && text:
+		return "exact, text"
+	case exact:
+		return "exact"
+	case text:
+		return "text"
+	case r.Tokenizer == "engine":
+		return "exact"
+	}
+	return dash(r.Tokenizer)
+}
+
+// prefixRows are the pieces that the last prompts used, the most used first;
+// all of them if no prompt came yet, or if all are asked for.
+func prefixRows(s *Status, all bool) (rows []tableRow) {
+	used := slices.Clone(s.Prefixes)
+	if !all {
+		used = slices.DeleteFunc(used, func(p Prefix) bool { return p.HitShare != nil && *p.HitShare < .005 })
+	}
+	part := func(p Prefix) float64 {
+		if p.HitShare == nil {
+			return 0
+		}
+		return *p.HitShare
+	}
+	slices.SortStableFunc(used, func(a, b Prefix) int { return cmp.Compare(part(b), part(a)) })
+	for _, p := range used {
 		rows = append(rows, tableRow{"", []string{
 			short(p.Key), fmt.Sprint(p.Tokens), fmt.Sprintf("%d/%d", len(p.Holders), len(s.Replicas)), share(p.HitShare),
 		}})

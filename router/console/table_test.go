@@ -176,7 +176,7 @@ func TestChecksSayWhatFails(t *testing.T) {
 		}
 	}
 	s = sample()
-	s.Replicas, s.Problems = s.Replicas[:1], nil
+	s.Replicas, s.Problems, s.Keys = s.Replicas[:1], nil, s.Keys[:1]
 	s.Judge()
 	out.Reset()
 	if err := s.WriteChecks(&out, Look{}); err != nil || strings.Contains(out.String(), "×") || !strings.Contains(out.String(), "all is well, seen from a") {
@@ -198,5 +198,42 @@ func TestDocumentKeepsItsNames(t *testing.T) {
 		if !strings.Contains(string(data), `"`+name+`":`) {
 			t.Errorf("C1: %q is gone", name)
 		}
+	}
+}
+
+// The KEYS of a replica are those of its models' rows, and of the prefixes those
+// are shown that prompts used, the most used first.
+func TestTheTablesAgree(t *testing.T) {
+	s := sample()
+	s.Replicas[0].Models, s.Replicas[1].Models = []string{"m"}, []string{"n"}
+	for want, r := range map[string]*Replica{"exact, text": &s.Replicas[0], "text": &s.Replicas[1]} {
+		if got := keysText(s, r); got != want {
+			t.Errorf("%s: %q, want %q", r.Name, got, want)
+		}
+	}
+	s.Prefixes = []Prefix{{Key: "aaaaaaaa", HitShare: ptr(0.)}, {Key: "bbbbbbbb", HitShare: ptr(.1)}, {Key: "cccccccc", HitShare: ptr(.9)}}
+	if rows := prefixRows(s, false); len(rows) != 2 || rows[0].cells[0] != "cccccccc" {
+		t.Errorf("%+v", rows)
+	}
+	if rows := prefixRows(s, true); len(rows) != 3 {
+		t.Errorf("all: %+v", rows)
+	}
+}
+
+func TestTheVerdictNamesTheFirstTrouble(t *testing.T) {
+	s := sample()
+	s.Problems = append(s.Problems, Problem{Text: "b"}, Problem{Text: "c"})
+	s.Judge()
+	if want := "r3 is down: connection refused (and 2 more). 2/2 peers"; !strings.HasPrefix(s.Verdict, want) {
+		t.Errorf("%q", s.Verdict)
+	}
+	s.Problems[0].Text = strings.Repeat("long ", 100)
+	if s.Judge(); utf8.RuneCountInString(s.Verdict) > 200 {
+		t.Errorf("%q", s.Verdict)
+	}
+	s.Replicas[0].State, s.Problems = "draining", nil
+	var out bytes.Buffer
+	if err := s.WriteChecks(&out, Look{}); err != nil || !strings.Contains(out.String(), "√ drained by an operator, without new requests: r2") {
+		t.Errorf("%v:\n%s", err, out.String())
 	}
 }

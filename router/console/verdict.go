@@ -1,6 +1,9 @@
 package console
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Levels of the verdict.
 const (
@@ -31,6 +34,21 @@ func (s *Status) tally() tally {
 	return t
 }
 
+// troubleRunes is how much of the first problem stands in the verdict.
+const troubleRunes = 100
+
+// trouble names the first problem, and how many more there are.
+func (s *Status) trouble() string {
+	text := s.Problems[0].Text
+	if runes := []rune(text); len(runes) > troubleRunes {
+		text = strings.TrimRight(string(runes[:troubleRunes]), " ,;:") + "…"
+	}
+	if more := len(s.Problems) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
 // Judge fills OK, Level and Verdict from the rest of the document.
 func (s *Status) Judge() {
 	t := s.tally()
@@ -54,10 +72,8 @@ func (s *Status) Judge() {
 		head = "No replica answers."
 	case s.Mesh.Divergent > 0:
 		head = "Peers disagree."
-	case len(s.Problems) == 1:
-		head = "One problem."
-	case len(s.Problems) > 1:
-		head = fmt.Sprintf("%d problems.", len(s.Problems))
+	case !s.OK:
+		head = s.trouble() + "."
 	case t.members == 1:
 		head = "Well, without other peers."
 	}

@@ -189,7 +189,7 @@ func TestFeedOverARealSocket(t *testing.T) {
 			t.Fatalf("%v after %q", err, text)
 		}
 	}
-	if res.Header.Get("Content-Type") != "text/event-stream" || !strings.Contains(text, `"verdict":"One problem.`) {
+	if res.Header.Get("Content-Type") != "text/event-stream" || !strings.Contains(text, `"verdict":"r3 is down: connection refused. `) {
 		t.Errorf("%v %s", res.Header, text)
 	}
 }

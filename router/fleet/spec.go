@@ -127,6 +127,9 @@ func ValidateSpecs(specs []Spec) error {
 				bad(field, "%q is not tcp://host:port", endpoint)
 			}
 		}
+		if s.Events != "" && s.dialed(s.Events) == s.dialed(s.Replay) {
+			bad("replay", "%q is also the events endpoint: an engine publishes on one port and replays on another", s.Replay)
+		}
 		if err := s.checkRanks(); err != nil {
 			bad("ranks", "%v", err)
 			s.Ranks = 0

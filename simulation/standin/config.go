@@ -31,6 +31,7 @@ type Config struct {
 	MaxModelLen   int  // tokens; default what the KV cache holds, at most 131,072
 	DefaultOutput int  // mean answer length where max_tokens is not given; default 64
 	HideCached    bool // leave prompt_tokens_details out of usage
+	HideSources   bool // vLLM: no /kv_event_sources, as before 0.32
 	NoScaleOut    bool // vLLM: render answers 403, as from 0.30 on without --enable-scale-out
 
 	// Events is the PUB endpoint, "" for none: bound, or dialed if EventsDial.

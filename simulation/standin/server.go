@@ -203,6 +203,9 @@ func (s *Server) routes() http.Handler {
 	switch s.cfg.Engine {
 	case VLLM:
 		s.renderRoutes(m)
+		if !s.cfg.HideSources {
+			m.HandleFunc("GET /kv_event_sources", s.eventSources)
+		}
 	case SGLang:
 		s.sglangRoutes(m)
 	case TRTLLM:

@@ -1,0 +1,62 @@
+package router
+
+import (
+	"strings"
+
+	"github.com/banyan-llm/banyan/router/console"
+)
+
+// notes says what works and could work better, with a cure each. It is no
+// trouble: an engine may be without events on purpose.
+func notes(s *console.Status) (out []console.Problem) {
+	silent := map[string][]string{} // names by cure
+	var cures []string
+	for i := range s.Replicas {
+		r := &s.Replicas[i]
+		if r.State == "down" || r.Kind != "" && r.Kind != "replica" || r.Stream.State != "none" {
+			continue
+		}
+		cure := silentCure(r)
+		if silent[cure] == nil {
+			cures = append(cures, cure)
+		}
+		silent[cure] = append(silent[cure], r.Name)
+	}
+	for _, cure := range cures {
+		names := silent[cure]
+		who, whose := " announces", "its"
+		if len(names) > 1 {
+			who, whose = " announce", "their"
+		}
+		out = append(out, console.Problem{
+			Text: listed(names) + who + " no cache events: " + whose + " cache is guessed from the requests that peers send there and the cached tokens that answers report",
+			Help: cure,
+		})
+	}
+	return out
+}
+
+// silentCure says how an engine's events would be had.
+func silentCure(r *console.Replica) string {
+	if strings.Contains(r.Stream.Detail, "says that it publishes at") {
+		return "Set events: to the address where it publishes, if that is right"
+	}
+	switch r.Engine {
+	case "vllm":
+		return "Start vLLM with --kv-events-config, and before 0.32 set events: and replay: here (deploy/README.md#engines)"
+	case "sglang":
+		return "Start SGLang with --kv-events-config (deploy/README.md#engines)"
+	case "trtllm":
+		return "Set events: poll if no other program reads its events (deploy/README.md#engines)"
+	}
+	return "Set engine: and events: if the engine publishes them (deploy/README.md#engines)"
+}
+
+// listed joins names, the first few of many.
+func listed(names []string) string {
+	const most = 4
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + " and others"
+}
