@@ -83,8 +83,11 @@ type Config struct {
 	// Fingerprint hashes what all peers of a mesh must agree on: hash id, grid,
 	// id of the hash secret. Another fingerprint is refused.
 	Fingerprint uint64
-	State       State      // the replicated state; called from Step only
-	Rand        *rand.Rand // jitter and choice of peers; owned by the Core
+	// Differs says for people what another fingerprint differs in, and what to
+	// do; nil: nobody can tell.
+	Differs func(theirs uint64) string
+	State   State      // the replicated state; called from Step only
+	Rand    *rand.Rand // jitter and choice of peers; owned by the Core
 	// Wants reports whether this peer wants to know a stream; nil: all. What it
 	// does not want is neither pulled nor joined, whatever others hold: else a
 	// replica that left lives on in whoever heard of it last. Called from Step

@@ -30,7 +30,7 @@ type Core struct {
 	links []*conn // conns in order of arrival, for walking
 
 	gone    map[crdt.PeerID]gone // peers membership declared down
-	refused map[refusal]bool     // causes already reported
+	refused map[refusal]string   // causes already reported, in the words for people
 
 	streams map[crdt.StreamID]*local
 	fills   []fillDue // second owner's slots, by time
@@ -77,7 +77,7 @@ func New(cfg Config) (*Core, error) {
 		peers:     make(map[crdt.PeerID]*peer),
 		conns:     make(map[Conn]*conn),
 		gone:      make(map[crdt.PeerID]gone),
-		refused:   make(map[refusal]bool),
+		refused:   make(map[refusal]string),
 		streams:   make(map[crdt.StreamID]*local),
 		pulls:     make(map[crdt.StreamID]*pull),
 		cache:     make(map[crdt.StreamID]*parcel),

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -57,7 +58,10 @@ func (c *Core) hello(cn *conn, r *reader) error {
 	}
 	if reason := c.objection(h); reason != "" {
 		detail := ""
-		if reason == otherVersion {
+		switch {
+		case reason == otherPrint && c.cfg.Differs != nil:
+			detail = c.cfg.Differs(h.fingerprint)
+		case reason == otherVersion:
 			detail = fmt.Sprintf("it speaks protocol %d to %d, this peer %d to %d: run one version of banyan on all peers", h.min, h.max, c.cfg.MinVersion, c.cfg.MaxVersion)
 		}
 		c.refuse(cn, h.peer, reason, detail)
@@ -84,7 +88,7 @@ func (c *Core) hello(cn *conn, r *reader) error {
 		c.hangup(cn, "too many peers")
 		return nil
 	}
-	cn.remote, cn.version = h.link, min(c.cfg.MaxVersion, h.max)
+	cn.remote, cn.version, p.refused = h.link, min(c.cfg.MaxVersion, h.max), ""
 	if p.name == "" {
 		p.name = h.name
 	}
@@ -94,16 +98,23 @@ func (c *Core) hello(cn *conn, r *reader) error {
 	return nil
 }
 
-// otherVersion is the objection to a peer of another age.
-const otherVersion = "no common protocol version"
+// otherVersion is the objection to a peer of another age, otherPrint to one that
+// was configured otherwise, otherLabel to one of another cluster.
+const (
+	otherVersion = "no common protocol version"
+	otherPrint   = "another fingerprint of hash, grid and secret"
+	otherLabel   = "another cluster label"
+)
+
+var objections = []string{otherLabel, otherPrint, otherVersion}
 
 // objection names the reason to refuse a hello, if any.
 func (c *Core) objection(h hello) string {
 	switch {
 	case h.label != c.cfg.Label:
-		return "another cluster label"
+		return otherLabel
 	case h.fingerprint != c.cfg.Fingerprint:
-		return "another fingerprint of hash, grid and secret"
+		return otherPrint
 	case h.min > c.cfg.MaxVersion || h.max < c.cfg.MinVersion:
 		return otherVersion
 	}
@@ -114,12 +125,14 @@ func (c *Core) objection(h hello) string {
 func (c *Core) refuse(cn *conn, id crdt.PeerID, reason, detail string) {
 	c.stats.Refused[reason]++
 	k := refusal{peer: id, reason: reason}
-	if !c.refused[k] && len(c.refused) < c.lim.Peers {
-		c.refused[k] = true
+	words := cmp.Or(detail, reason)
+	if c.refused[k] == "" && len(c.refused) < c.lim.Peers {
+		c.refused[k] = words
 		c.emit(Refused{Peer: id, Conn: cn.id, Reason: reason, Detail: detail})
 	}
 	c.hangup(cn, reason)
 	if p := c.peers[id]; p != nil {
+		p.refused = words
 		for class := range p.dialAt {
 			if p.dialAt[class] != 0 {
 				p.dialAt[class] = c.now + refusedMs

@@ -14,13 +14,14 @@ type PeerInfo struct {
 	Ready       bool // by its own word
 	Draining    bool
 	Connected   [Classes]bool
-	Version     uint8 // protocol version agreed on; 0 not connected
-	Digested    bool  // its first whole digest came
-	ViewAge     int64 // ms: how old what we know of it is
-	ClockOffset int64 // ms its clock is behind ours, shortest way included
-	Unacked     int   // bytes sent and not acknowledged, both connections
-	AckAge      int64 // ms: the oldest slot it has not acknowledged, since receipt; 0 none
-	Owed        int   // streams of which it is still to be sent slots
+	Version     uint8  // protocol version agreed on; 0 not connected
+	Refused     string // why it is not talked to, for people; empty if it is
+	Digested    bool   // its first whole digest came
+	ViewAge     int64  // ms: how old what we know of it is
+	ClockOffset int64  // ms its clock is behind ours, shortest way included
+	Unacked     int    // bytes sent and not acknowledged, both connections
+	AckAge      int64  // ms: the oldest slot it has not acknowledged, since receipt; 0 none
+	Owed        int    // streams of which it is still to be sent slots
 	In, Out     PerKind
 }
 
@@ -42,7 +43,7 @@ func (c *Core) Peers() []PeerInfo {
 
 func (c *Core) info(p *peer) PeerInfo {
 	i := PeerInfo{
-		ID: p.id, Name: p.name, Member: p.member, Ready: p.ready, Draining: p.draining,
+		ID: p.id, Name: p.name, Refused: p.refused, Member: p.member, Ready: p.ready, Draining: p.draining,
 		Digested: p.digested, ViewAge: c.viewAge(p), AckAge: c.ackAge(p), Owed: len(p.owed),
 		In: p.in, Out: p.out,
 	}

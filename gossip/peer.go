@@ -1,6 +1,10 @@
 package gossip
 
-import "github.com/banyan-llm/banyan/crdt"
+import (
+	"cmp"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
 
 // peer is what a Core remembers of another peer: cursors, never queues of
 // frames (I6).
@@ -23,9 +27,10 @@ type peer struct {
 	sending []*transfer             // snapshots on their way to this peer
 	wants   int                     // our wants outstanding there
 
-	digested  bool // its first whole digest came
-	joined    bool // it said with one that it is over its own cold join
-	inDigest  bool // a digest of several frames is coming
+	refused   string // why its last hello was not accepted; empty if it was, or none came
+	digested  bool   // its first whole digest came
+	joined    bool   // it said with one that it is over its own cold join
+	inDigest  bool   // a digest of several frames is coming
 	digestAt  int64
 	viewAt    int64 // own time as of which its latest fast frame tells
 	grace     int64 // ms by which its silence may pass heartbeatMs, by its own word
@@ -65,6 +70,9 @@ func (c *Core) peerFor(id crdt.PeerID) *peer {
 		return nil
 	}
 	p := &peer{id: id, owed: make(map[crdt.StreamID]*owed), reachedAt: c.now, viewAt: c.now, needFull: true}
+	for _, reason := range objections { // its hello may have come before membership told of it
+		p.refused = cmp.Or(p.refused, c.refused[refusal{peer: id, reason: reason}])
+	}
 	c.insertPeer(p)
 	return p
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -91,24 +90,6 @@ func (p *Peer) serveTree(w http.ResponseWriter, r *http.Request) {
 		top = n
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"prefixes": p.prefixes(top)})
-}
-
-// serveIntent drains or undrains a replica, mesh-wide.
-func (p *Peer) serveIntent(w http.ResponseWriter, r *http.Request) {
-	name, verb := splitLast(r.PathValue("id"))
-	if verb != "drain" && verb != "undrain" {
-		writeError(w, http.StatusNotFound, fmt.Errorf("no such action %q: drain or undrain", verb))
-		return
-	}
-	replica := p.fleet.Get(name)
-	if replica == nil {
-		writeError(w, http.StatusNotFound, fmt.Errorf("no replica %q; banyan status (GET /v1/status) lists them", name))
-		return
-	}
-	p.loads.SetIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
-	p.mesh.intentChanged()
-	p.log.Info("operator intent", "replica", name, "action", verb)
-	writeJSON(w, http.StatusOK, map[string]string{"replica": name, "state": verb})
 }
 
 // splitLast cuts "name/with/slashes/verb" at its last slash.

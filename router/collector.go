@@ -16,7 +16,7 @@ import (
 type collector struct {
 	peer *Peer
 
-	inflight, up, events                        *prometheus.Desc
+	inflight, up, events, parked                *prometheus.Desc
 	facts, bytes, predicted, quarantined        *prometheus.Desc
 	used, memory, full, fullTotal               *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
@@ -37,6 +37,7 @@ func newCollector(p *Peer) *collector {
 		inflight:     d("replica_inflight", "This peer's own requests at a replica.", "replica"),
 		up:           d("replica_up", "1 if the replica may get requests.", "replica"),
 		events:       d("replica_events", "1 if this peer hears the events of a replica, 0 if it cannot; absent where it does not follow them.", "replica"),
+		parked:       d("replica_draining", "1 if an operator drained the replica: no new requests while another one can take them.", "replica"),
 		facts:        d("tree_facts", "Confirmed facts in the shared tree."),
 		bytes:        d("tree_bytes", "Bytes of the trees."),
 		predicted:    d("predicted_facts", "Predicted blocks."),
@@ -82,8 +83,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, r := range p.fleet.List() {
 		gauge(c.inflight, float64(p.loads.InFlight(r.Stream)), r.Name())
 		gauge(c.up, oneIf(r.Up()), r.Name())
+		gauge(c.parked, oneIf(p.loads.Draining(r.Stream)), r.Name())
 		if st, ok := p.ingest.told(r.Stream); ok {
-			gauge(c.events, oneIf(st.Connected && st.Unusable == ""), r.Name())
+			if heard, known := p.ingest.hears(r.Stream, &st); known {
+				gauge(c.events, oneIf(heard), r.Name())
+			}
 			strange += st.Counters.UnknownKinds
 			ignored += st.Tracker.Backward + st.Tracker.Stale + st.Tracker.Ignored
 		}

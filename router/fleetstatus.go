@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/banyan-llm/banyan/router/console"
 )
@@ -50,5 +51,7 @@ func (p *Peer) fleetProblems() []console.Problem {
 		}
 		listed[r.Spec.URL] = ranks // once a URL
 	}
-	return out
+	out = append(out, p.ingest.hubProblems(time.Now())...)
+	d := &p.config().Routing.Disagg
+	return append(out, roleProblems(d.Mode, d.On(), p.fleet.List())...)
 }

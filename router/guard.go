@@ -65,13 +65,15 @@ func (p *Peer) guardAdmin(next http.Handler) http.Handler {
 			deny("origin", http.StatusForbidden, errors.New("requests of other origins are refused"))
 			return
 		case rules.admins != nil:
-			if why, code, err := admit(r, rules.admins); err != nil {
+			who, why, code, err := admit(r, rules.admins)
+			if err != nil {
 				if code == http.StatusUnauthorized {
 					h.Set("WWW-Authenticate", adminChallenge)
 				}
 				deny(why, code, err)
 				return
 			}
+			r = withOperator(r, who)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -107,7 +109,7 @@ const adminChallenge = `Basic realm="banyan admin: any name, an admin key as pas
 
 // admit checks a request's key. Browsers send it as a password, scripts as a
 // bearer token.
-func admit(r *http.Request, admins keys) (why string, code int, err error) {
+func admit(r *http.Request, admins keys) (name, why string, code int, err error) {
 	given, ok := bearer(r)
 	if !ok {
 		_, given, ok = r.BasicAuth()
@@ -115,11 +117,11 @@ func admit(r *http.Request, admins keys) (why string, code int, err error) {
 	who := admins.find(given)
 	switch {
 	case !ok || who == nil:
-		return "key", http.StatusUnauthorized, errors.New("no valid admin key was given; send it as Authorization: Bearer KEY")
+		return "", "key", http.StatusUnauthorized, errors.New("no valid admin key was given; send it as Authorization: Bearer KEY")
 	case who.role == roleRead && !mayRead(r):
-		return "role", http.StatusForbidden, fmt.Errorf("the key %q may only read", who.name)
+		return "", "role", http.StatusForbidden, fmt.Errorf("the key %q may only read", who.name)
 	}
-	return "", 0, nil
+	return who.name, "", 0, nil
 }
 
 // mayRead is what keys with role=read may do: look, but not at profiles, which

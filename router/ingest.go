@@ -30,7 +30,8 @@ type follower struct {
 
 	mu     sync.Mutex // guards below; never held while calling out
 	follow map[crdt.StreamID]*following
-	losses gossip.Losses // what is about to be given up
+	failed map[crdt.StreamID]string // why a stream could not be followed, as logged; it is tried again
+	losses gossip.Losses            // what is about to be given up
 }
 
 // following is one stream this peer listens to.
@@ -47,7 +48,7 @@ type following struct {
 
 func newIngest(p *Peer) (*follower, error) {
 	n, _ := p.config().Ingest.owners() // validated
-	g := &follower{peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{}}
+	g := &follower{peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{}, failed: map[crdt.StreamID]string{}}
 	if p.config().Ingest.Listen == "" {
 		return g, nil
 	}
@@ -156,7 +157,14 @@ func (g *follower) start(ctx context.Context, r *fleet.Replica, hold ingest.Hold
 	way := g.fed(r)
 	src, err := g.source(r, way)
 	if err != nil {
-		g.peer.log.Error("stream not followed", "replica", r.Name(), "err", err)
+		g.peer.metrics.followFailures.Inc()
+		g.mu.Lock()
+		known := g.failed[r.Stream] == err.Error()
+		g.failed[r.Stream] = err.Error()
+		g.mu.Unlock()
+		if !known { // it is tried four times a second
+			g.peer.log.Error("stream not followed", "replica", r.Name(), "err", err)
+		}
 		return
 	}
 	sctx, stop := context.WithCancel(ctx)
@@ -167,6 +175,7 @@ func (g *follower) start(ctx context.Context, r *fleet.Replica, hold ingest.Hold
 	}
 	g.mu.Lock()
 	g.follow[r.Stream] = f
+	delete(g.failed, r.Stream)
 	g.mu.Unlock()
 	go func() { // waited for through f.done, by reconcile or stopAll
 		defer close(f.done)
@@ -294,8 +303,12 @@ func (g *follower) status(r *fleet.Replica) console.Stream {
 		s.Owners = append(s.Owners, names[id])
 	}
 	g.mu.Lock()
-	f := g.follow[r.Stream]
+	f, failed := g.follow[r.Stream], g.failed[r.Stream]
 	g.mu.Unlock()
+	if f == nil && failed != "" {
+		s.State, s.Detail = "unusable", failed
+		return s
+	}
 	if f == nil {
 		if _, ok := g.peer.index.Prior(r.Stream); ok {
 			s.State = "ok"
@@ -310,7 +323,9 @@ func (g *follower) status(r *fleet.Replica) console.Stream {
 		s.State, s.Detail = "unusable", st.Unusable
 	case st.State == "quarantined":
 		s.State = "quarantined"
-	case !st.Connected:
+	case f.feed.how == fedHub && st.State != follow.Asking.String():
+		s.State, s.Detail = g.dialsUs(r, &st)
+	case !st.Connected && f.feed.how != fedHub:
 		s.State, s.Detail = "connecting", st.LastError
 		if !st.Since.IsZero() {
 			ms := time.Since(st.Since).Milliseconds()

@@ -3,10 +3,12 @@ package router
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -33,6 +35,9 @@ type lineup struct {
 	known bool   // somebody serves it
 	told  bool   // somebody has told what it serves
 	lora  string // the adapter, if the model is one
+	// several are the models among which a request without one would have to
+	// choose; nil if any replica may take it.
+	several []string
 	seats
 	stores  seats            // shared cache layers that all of them can load from
 	renders []*fleet.Replica // asked for tokens before replicas are
@@ -106,7 +111,34 @@ func (p *Peer) newLineup(model string, split bool) *lineup {
 		l.known, l.lora = true, name
 		l.add(r, p.markOf(r))
 	}
+	if model == "" {
+		l.several = apart(l.replicas)
+	}
 	return l
+}
+
+// apart names the base models of replicas that have none in common; nil if they
+// have one, or if not all have told.
+func apart(replicas []*fleet.Replica) (models []string) {
+	count := map[string]int{}
+	for _, r := range replicas {
+		for _, m := range r.Models() {
+			if m.Parent == "" {
+				if count[m.ID]++; count[m.ID] == 1 {
+					models = append(models, m.ID)
+				}
+			}
+		}
+		if len(r.Models()) == 0 {
+			return nil
+		}
+	}
+	for _, n := range count {
+		if n == len(replicas) {
+			return nil
+		}
+	}
+	return models
 }
 
 func (p *Peer) markOf(r *fleet.Replica) *pick.Mark {
@@ -122,6 +154,9 @@ func (p *Peer) markOf(r *fleet.Replica) *pick.Mark {
 // mostly the whole line-up, which is then not copied.
 func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
 	l := p.lineup(call.Body.Model)
+	if l.several != nil && call.Endpoint != openai.Other && call.Stored == "" {
+		return "", openai.Invalid("model", "the request names no model, and several are served: "+strings.Join(l.several, ", "))
+	}
 	s.seats, s.stores, s.renders = l.seats, l.stores, l.renders
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
 		left := &s.left

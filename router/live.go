@@ -74,6 +74,7 @@ func (p *Peer) live(ctx context.Context) error {
 	if err := p.mesh.start(); err != nil {
 		return err
 	}
+	p.tellRoles()
 	wg.Go(func() { p.fleet.Run(background) })
 	wg.Go(func() { p.discover(background) })
 	wg.Go(func() { p.ingest.run(background) })

@@ -34,6 +34,7 @@ type metrics struct {
 	predictionError prometheus.Histogram
 	gaps            prometheus.Counter
 	lost            prometheus.Counter
+	followFailures  prometheus.Counter
 	propagation     prometheus.Histogram
 	retries         *prometheus.CounterVec // cause
 	disconnects     prometheus.Counter
@@ -132,6 +133,7 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 		predictionError: histogram("banyan_prediction_error_tokens", "Absolute difference between believed and reported cached tokens.", tokens),
 		gaps:            counter("banyan_stream_gap_total", "Gaps seen in engines' event streams."),
 		lost:            counter("banyan_stream_lost_batches_total", "Event batches declared lost."),
+		followFailures:  counter("banyan_stream_follow_failures_total", "Attempts to follow a stream that failed at once; each is tried again."),
 		propagation:     histogram("banyan_mesh_propagation_seconds", "Time from an event's receipt at one peer to its visibility at this one.", spread),
 		retries: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "banyan_retries_total", Help: "Requests tried again on another replica, by cause.",

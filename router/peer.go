@@ -182,7 +182,8 @@ func (p *Peer) compose() error {
 	}
 	p.core, err = gossip.New(gossip.Config{
 		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),
-		State: pick.State{Index: p.index, Table: p.loads, Wants: p.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		Differs: func(theirs uint64) string { return differs(p.fingerprint(), theirs) },
+		State:   pick.State{Index: p.index, Table: p.loads, Wants: p.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.wants,
 		Fits: func(id crdt.StreamID, d *crdt.Digest) bool { return p.index.Fits(id, d, p.clock.ms(time.Now())) },
 	})
@@ -236,17 +237,15 @@ func joinGrace(seeds int) int64 {
 	return 3000
 }
 
-// fingerprint is what all peers of a mesh must agree on.
-func (p *Peer) fingerprint() uint64 {
-	return p.hasher.Fingerprint() ^ crdt.KeyHash(crdt.SlotVersion, 0) ^ uint64(p.config().Grid)*0x9e3779b97f4a7c15 ^ uint64(p.config().Limits.Predictions)<<32
-}
-
 // Addresses returns where the peer listens.
 func (p *Peer) Addresses() Addresses {
 	return Addresses{p.name, p.public.Addr().String(), p.admin.Addr().String(), p.mesh.address()}
 }
 
-// Ready reports whether an L4 balancer should send requests here, and why.
+// Ready reports whether an L4 balancer should send requests here, and why. A
+// peer that was caught up once stays ready when it falls behind: it routes on
+// what it knows, and when all peers are short of CPU at once a balancer would
+// find none.
 func (p *Peer) Ready() (bool, string) {
 	c := p.caught.Load()
 	switch {
@@ -254,12 +253,23 @@ func (p *Peer) Ready() (bool, string) {
 		return false, "draining"
 	case c == nil:
 		return false, "joining the mesh"
-	case !c.Ready:
+	case !c.Ready && !p.joined.Load():
 		return false, c.Reason
 	case len(p.fleet.List()) == 0:
 		return false, "no replica is configured or discovered"
 	}
+	if !c.Ready {
+		return true, "behind the mesh: " + c.Reason
+	}
 	return true, c.Reason
+}
+
+// behind is why a peer that was caught up once is not now; empty if it is.
+func (p *Peer) behind() string {
+	if c := p.caught.Load(); c != nil && !c.Ready && p.joined.Load() {
+		return c.Reason
+	}
+	return ""
 }
 
 // close releases what New bound.

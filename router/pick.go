@@ -97,6 +97,7 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	if call.Stored != "" && len(s.Cands) == 1 {
 		s.Cands[0].Weight = 1 // a drained replica still answers for what it stores
 	}
+	s.leaveDrained(call.Hedge)
 	if err := p.hasCapacity(s, call, begin); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	ready, why := p.Ready()
 	s := &console.Status{
 		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.config().Mesh.Label, Policy: p.config().Policy, Grid: p.config().Grid,
-		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.clock.began).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why,
+		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.clock.began).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why, Behind: p.behind(),
 		Peers: p.peerStatus(ready), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{}, Notes: []console.Problem{},
 	}
 	st := p.index.Stats()
@@ -71,6 +71,7 @@ func (p *Peer) peerStatus(ready bool) []console.Peer {
 			ID: m.ID.String(), Name: m.Name, Address: m.Addr, HTTP: m.HTTP, State: string(m.State), Ready: m.Ready && m.State == mesh.Alive, Draining: m.Draining, Version: m.Version,
 		}
 		if info, ok := ages[m.ID]; ok && m.State == mesh.Alive {
+			q.Refused = info.Refused
 			age := float64(info.ViewAge)
 			q.ViewAgeMs = &age
 		}
@@ -104,6 +105,7 @@ func (p *Peer) replicaStatus(now time.Time) []console.Replica {
 func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.StreamID]crdt.Scrape, modes []token.Mode, now time.Time) console.Replica {
 	sum, prompt, cached := p.loads.Totals(r.Stream)
 	h := r.Health()
+	unfit, cure := r.Unfit()
 	q := console.Replica{
 		Name: r.Name(), URL: r.Spec.URL, Rank: r.Spec.Rank, Engine: r.Engine(), Role: r.Spec.Role, Kind: r.Spec.Kind, State: "up",
 		Reason: h.Reason, Models: []string{}, Inflight: int(sum.Waiting + sum.Streams), Waiting: int(sum.Waiting), Uncached: sum.Tokens,
@@ -111,6 +113,8 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 	switch {
 	case !h.Up:
 		q.State = "down"
+	case unfit != "":
+		q.State, q.Reason = "unfit", unfit
 	case p.loads.Draining(r.Stream):
 		q.State = "draining"
 	}
@@ -134,7 +138,7 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 		ratio := float64(cached) / float64(prompt)
 		q.Cached = &ratio
 	}
-	q.Stream = p.streamStatus(r, d)
+	q.Stream, q.Cure = p.streamStatus(r, d), cure
 	return q
 }
 
@@ -338,6 +342,9 @@ func problems(s *console.Status) []console.Problem {
 		if r.State == "down" {
 			add(insteadOf(&r, s.Replicas, s.Disagg != nil)+", or see deploy/README.md#replica-down", "%s is down: %s", r.Name, r.Reason)
 		}
+		if r.State == "unfit" {
+			add(r.Cure, "%s gets no requests: %s", r.Name, r.Reason)
+		}
 		switch r.Stream.State {
 		case "quarantined", "unusable":
 			add("It is routed by predictions only until that is mended", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
@@ -349,6 +356,10 @@ func problems(s *console.Status) []console.Problem {
 	for _, q := range s.Peers {
 		if q.State == "failed" {
 			add("Its load and ingest were taken over; it is retried", "Peer %s failed", q.Name)
+		}
+		if q.Refused != "" {
+			add("Give all peers of the mesh the same; until then these two share neither load nor facts", "Peer %s and this one refuse each other: %s", q.Name, q.Refused)
+			continue
 		}
 		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
 			add("Look at its CPU, the link, and the clocks", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
@@ -364,6 +375,9 @@ func problems(s *console.Status) []console.Problem {
 	}
 	if s.Config.Fault != "" {
 		add("The old one stays in force; mend the file, it is tried again", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
+	}
+	if s.Behind != "" {
+		add("It stays ready and routes on what it knows: look at its CPU (in a container, at its CPU limit) and at the link to the others", "This peer is behind the mesh: %s", s.Behind)
 	}
 	if s.Mesh.Divergent > 0 {
 		add("It heals by snapshot; keep both digests and report a bug", "%d streams differ between peers at equal contexts", s.Mesh.Divergent)

@@ -44,7 +44,7 @@ func commands() []command {
 		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "policies on a workload, in virtual time", runSim},
 		{"load", "--url URL [--workload NAME] [--rate R] …", "drive any OpenAI endpoint: TTFT, TPOT, cached tokens", runLoad},
 		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch] …", "peers, replicas, convergence, load", runStatus},
-		{"drain", "[--peer ADDR] REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		{"drain", "[--peer ADDR] [--wait 60s] [--force] REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return setIntent(ctx, "drain", args, stdout, stderr)
 		}},
 		{"undrain", "[--peer ADDR] REPLICA", "send requests to a drained replica again, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {

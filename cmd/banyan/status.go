@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"time"
 
@@ -126,32 +125,4 @@ func fetchStatus(ctx context.Context, admin *adminClient) (*console.Status, []by
 		return nil, nil, fmt.Errorf("%s does not answer like a banyan peer: --peer names the admin.listen address of one, port 8081 by default", admin.peer)
 	}
 	return &st, raw, nil
-}
-
-// setIntent drains or undrains a replica through any peer.
-func setIntent(ctx context.Context, verb string, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet(verb, stderr)
-	var admin adminClient
-	admin.flags(fs)
-	var names []string
-	for len(args) > 0 { // flags may stand before and after the name
-		if err := parse(fs, args); err != nil {
-			return err
-		}
-		if args = fs.Args(); len(args) > 0 {
-			names, args = append(names, args[0]), args[1:]
-		}
-	}
-	if len(names) != 1 {
-		return usageError{errors.New("name one replica, as `banyan status` shows it")}
-	}
-	if _, err := admin.call(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(names[0])+"/"+verb); err != nil {
-		return err
-	}
-	said := "%s is drained: no peer of the mesh sends it new requests; those that run go on\n"
-	if verb == "undrain" {
-		said = "%s takes requests again, from every peer of the mesh\n"
-	}
-	fmt.Fprintf(stdout, said, names[0])
-	return nil
 }

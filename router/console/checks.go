@@ -27,14 +27,14 @@ const unheardMs = 10_000
 // Unheard reports whether a replica answers and its events have not been heard
 // for a while: the address is wrong, or the port is closed.
 func (r *Replica) Unheard() bool {
-	return r.State != "down" && r.Stream.ConnectingMs != nil && *r.Stream.ConnectingMs >= unheardMs
+	return r.Answers() && r.Stream.ConnectingMs != nil && *r.Stream.ConnectingMs >= unheardMs
 }
 
 // Settled reports whether nothing is still being tried that may turn out to be a
 // problem: seeds that were not reached yet, events that are not heard yet.
 func (s *Status) Settled() bool {
 	for _, r := range s.Replicas {
-		if r.State != "down" && r.Stream.ConnectingMs != nil {
+		if r.Answers() && r.Stream.ConnectingMs != nil {
 			return false
 		}
 	}
@@ -76,7 +76,7 @@ func (s *Status) checks() []check {
 	t := s.tally()
 	oldest, deaf, trying, guessed := 0.0, 0, 0, 0
 	for _, p := range s.Peers {
-		if p.State == "alive" && p.ViewAgeMs != nil {
+		if stateOf(&p) == "alive" && p.ViewAgeMs != nil {
 			oldest = max(oldest, *p.ViewAgeMs)
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Status) checks() []check {
 		switch {
 		case r.Stream.State == "quarantined" || r.Stream.State == "unusable" || r.Unheard():
 			deaf++
-		case r.State != "down" && r.Stream.ConnectingMs != nil:
+		case r.Answers() && r.Stream.ConnectingMs != nil:
 			trying++
 		case r.Stream.State == "none":
 			guessed++
@@ -92,7 +92,7 @@ func (s *Status) checks() []check {
 	}
 	return []check{
 		{s.Ready, "this peer is ready: " + dash(s.Reason)},
-		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive", t.peers, t.members)},
+		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive%s", t.peers, t.members, refusedText(s.Peers))},
 		{oldest <= 2*staleMs, "views of other peers are " + millis(&oldest) + " old at most"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
 		{true, drainedText(s.Replicas)},
@@ -102,6 +102,20 @@ func (s *Status) checks() []check {
 		{s.Mesh.Divergent == 0, factsText(s.Mesh.Divergent)},
 		{s.Config.Fault == "", configText(&s.Config)},
 	}
+}
+
+// refusedText counts the peers that live and are not talked to.
+func refusedText(peers []Peer) string {
+	n := 0
+	for i := range peers {
+		if stateOf(&peers[i]) == "refused" {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and of this mesh; %d refused", n)
 }
 
 // drainedText names the replicas that an operator drained; that is no trouble.

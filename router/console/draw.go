@@ -174,8 +174,8 @@ func worse(a, b string) string {
 
 func stateText(r *Replica) string {
 	switch {
-	case r.State == "down":
-		return "down " + age(r.SinceMs)
+	case !r.Answers():
+		return r.State + " " + age(r.SinceMs)
 	case r.SlowStart != nil && r.State == "up":
 		return fmt.Sprintf("up, at %.0f %%", 100**r.SlowStart)
 	}

@@ -47,6 +47,8 @@ func peerWord(p *Peer) string {
 	switch {
 	case p.State != "alive":
 		return p.State
+	case p.Refused != "":
+		return "refused"
 	case p.Draining:
 		return "draining"
 	case !p.Ready:
@@ -99,7 +101,7 @@ func (e *events) observe(s *Status) {
 func (e *events) replicaLocked(at int64, r *Replica, old *looks) {
 	was, ok := old.replicas[r.Name]
 	text := "replica " + r.Name + " " + r.State
-	if r.State == "down" && r.Reason != "" {
+	if !r.Answers() && r.Reason != "" {
 		text += ": " + r.Reason
 	}
 	switch {
@@ -116,7 +118,7 @@ func (e *events) replicaLocked(at int64, r *Replica, old *looks) {
 // levelOf tells how bad a state's word is.
 func levelOf(word string) string {
 	switch word {
-	case "down", "failed", "quarantined", "unusable":
+	case "down", "unfit", "refused", "failed", "quarantined", "unusable":
 		return LevelBad
 	case "draining", "not ready", "left", "connecting", "none":
 		return LevelWarn

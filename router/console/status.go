@@ -13,6 +13,7 @@ type Status struct {
 	Ready    bool   `json:"ready"`
 	Draining bool   `json:"draining"`
 	Reason   string `json:"reason"` // why it is not ready, or how it became so
+	Behind   string `json:"behind"` // why what it knows of the mesh is late; empty if it is not
 	OK       bool   `json:"ok"`     // no problem is listed
 	Level    string `json:"level"`  // ok, warn (degraded) or bad (it does not serve as it should)
 	Verdict  string `json:"verdict"`
@@ -46,7 +47,8 @@ type Peer struct {
 	Address   string   `json:"address"`
 	HTTP      string   `json:"http"`
 	Self      bool     `json:"self"`
-	State     string   `json:"state"` // alive, failed, left
+	State     string   `json:"state"`             // alive, failed, left
+	Refused   string   `json:"refused,omitempty"` // why peers do not talk to each other although both live
 	Ready     bool     `json:"ready"`
 	Draining  bool     `json:"draining"`
 	Version   string   `json:"version"`
@@ -67,9 +69,10 @@ type Replica struct {
 	Engine    string   `json:"engine"`
 	Role      string   `json:"role"`
 	Kind      string   `json:"kind"`  // replica; pool: a cache store, or render: a server that tells tokens; they get no requests
-	State     string   `json:"state"` // up, down, draining
+	State     string   `json:"state"` // up, down, draining, or unfit: it answers, but not as a server that could do its work
 	Reason    string   `json:"reason"`
-	SinceMs   int64    `json:"since_ms"` // age of the state
+	Cure      string   `json:"cure,omitempty"` // of unfit
+	SinceMs   int64    `json:"since_ms"`       // age of the state
 	Models    []string `json:"models"`
 	Tokenizer string   `json:"tokenizer"` // how prompts become keys: engine or text; see keys
 
@@ -91,6 +94,9 @@ type Replica struct {
 
 	Stream Stream `json:"stream"`
 }
+
+// Answers reports whether the replica can serve requests.
+func (r *Replica) Answers() bool { return r.State != "down" && r.State != "unfit" }
 
 // Stream is a replica's event stream as this peer knows it.
 type Stream struct {

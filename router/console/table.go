@@ -28,8 +28,8 @@ func (s *Status) WriteTable(w io.Writer, look Look) error {
 		verdict = "TROUBLE: " + s.trouble() + ";"
 	}
 	t := s.tally()
-	out.wrapped("", s.Level, "%s  %s %d/%d peers, %d/%d replicas, %d divergent streams  (seen from %s, %s)",
-		s.Label, verdict, t.peers, t.members, t.up, len(s.Replicas), s.Mesh.Divergent, s.Name, time.UnixMilli(s.TimeMs).Format("15:04:05"))
+	out.wrapped("", s.Level, "%s  %s %d/%d peers, %s, %d divergent streams  (seen from %s, %s)",
+		s.Label, verdict, t.peers, t.members, t.replicasText(), s.Mesh.Divergent, s.Name, time.UnixMilli(s.TimeMs).Format("15:04:05"))
 	out.line("")
 	out.table(peerColumns, peerRows(s))
 	out.line("")
@@ -96,10 +96,17 @@ func peerRows(s *Status) (rows []tableRow) {
 			ready = "yes"
 		}
 		rows = append(rows, tableRow{levelOf(peerWord(&p)), []string{
-			name, p.Address, p.State, ready, dash(p.Version), number(p.Rate, 1), millis(p.ViewAgeMs), maybe(p.Facts, count), maybe(p.Memory, sizeText),
+			name, p.Address, stateOf(&p), ready, dash(p.Version), number(p.Rate, 1), millis(p.ViewAgeMs), maybe(p.Facts, count), maybe(p.Memory, sizeText),
 		}})
 	}
 	return worstFirst(rows)
+}
+
+func stateOf(p *Peer) string {
+	if p.State == "alive" && p.Refused != "" {
+		return "refused"
+	}
+	return p.State
 }
 
 var peerColumns = []column{
@@ -117,8 +124,8 @@ var peerColumns = []column{
 func replicaRows(s *Status) (rows []tableRow) {
 	for _, r := range s.Replicas {
 		state := r.State
-		if r.State == "down" {
-			state = "down " + age(r.SinceMs)
+		if !r.Answers() {
+			state += " " + age(r.SinceMs)
 		} else if r.SlowStart != nil && state == "up" {
 			state = fmt.Sprintf("warming %.0f %%", 100**r.SlowStart)
 		}

@@ -13,21 +13,24 @@ const (
 )
 
 // tally counts what the verdict names.
-type tally struct{ peers, members, up, replicas int }
+type tally struct{ peers, members, up, drained, replicas int }
 
 func (s *Status) tally() tally {
 	t := tally{replicas: len(s.Replicas)}
 	for _, r := range s.Replicas {
-		if r.State != "down" {
+		if r.Answers() {
 			t.up++
+		}
+		if r.State == "draining" {
+			t.drained++
 		}
 	}
 	for _, p := range s.Peers {
-		switch p.State {
+		switch stateOf(&p) {
 		case "alive":
 			t.peers++
 			t.members++
-		case "failed":
+		case "failed", "refused":
 			t.members++
 		}
 	}
@@ -69,7 +72,7 @@ func (s *Status) Judge() {
 	case t.replicas == 0:
 		head = "No replica is known."
 	case t.up == 0:
-		head = "No replica answers."
+		head = "No replica is up."
 	case s.Mesh.Divergent > 0:
 		head = "Peers disagree."
 	case !s.OK:
@@ -77,5 +80,15 @@ func (s *Status) Judge() {
 	case t.members == 1:
 		head = "Well, without other peers."
 	}
-	s.Verdict = fmt.Sprintf("%s %d/%d peers, %d/%d replicas, %d divergent", head, t.peers, t.members, t.up, t.replicas, s.Mesh.Divergent)
+	s.Verdict = fmt.Sprintf("%s %d/%d peers, %s, %d divergent", head, t.peers, t.members, t.replicasText(), s.Mesh.Divergent)
+}
+
+// replicasText is how many replicas are up, and how many of them an operator
+// drained.
+func (t *tally) replicasText() string {
+	text := fmt.Sprintf("%d/%d replicas", t.up, t.replicas)
+	if t.drained > 0 {
+		text += fmt.Sprintf(" (%d drained)", t.drained)
+	}
+	return text
 }

@@ -1,7 +1,10 @@
 package fleet
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +45,7 @@ type Replica struct {
 	breaker breaker
 	probed  time.Time
 	loadErr string // why the last scrape brought nothing
+	listErr string // why its models were not read last
 }
 
 func newReplica(spec Spec, now time.Time) *Replica {
@@ -79,10 +83,61 @@ func (r *Replica) Serves(model string) (lora string, ok bool) {
 	switch {
 	case i >= 0 && models[i].Parent != "":
 		return model, true
-	case i >= 0 || model == r.Spec.Model && model != "":
+	case i >= 0 || model == r.Spec.Model && model != "" && !r.misnamed():
 		return "", true
 	}
 	return "", false
+}
+
+// misnamed reports whether the spec names a model that the engine does not
+// have: vLLM would answer 404; others take any name.
+func (r *Replica) misnamed() bool {
+	told := r.models.Load()
+	return told != nil && r.Spec.Model != "" && r.Engine() == vllm &&
+		!slices.ContainsFunc(*told, func(m Model) bool { return m.ID == r.Spec.Model })
+}
+
+// Unfit says why a replica that answers cannot do what it is listed for, and
+// what to do; empty if it can, as far as known.
+func (r *Replica) Unfit() (why, cure string) {
+	if r.Spec.Kind != KindReplica || !r.Up() {
+		return "", ""
+	}
+	if r.misnamed() {
+		var names []string
+		for _, m := range r.Models() {
+			names = append(names, m.ID)
+		}
+		return fmt.Sprintf("it does not serve %s, which model: names, but %s", r.Spec.Model, strings.Join(names, ", ")), "Correct model:, or leave it out"
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.models.Load() == nil && r.Spec.Model == "" && r.listErr != "" {
+		return "no LLM server answers there: " + r.listErr, "url: names the base of an OpenAI API, without /v1; if it asks for a key, set credentials_file:"
+	}
+	return "", ""
+}
+
+// noteList remembers how the last look at the models went.
+func (r *Replica) noteList(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listErr = ""
+	if err != nil {
+		r.listErr = listCause(err)
+	}
+}
+
+// listCause says in a few words why a page of models was not one.
+func listCause(err error) string {
+	var status *statusError
+	switch {
+	case errors.As(err, &status):
+		return fmt.Sprintf("%s answers %d", status.path, status.code)
+	case errors.Is(err, errModels):
+		return "/v1/models is no list of models"
+	}
+	return "/v1/models: " + Cause(err)
 }
 
 // Rise changes whenever the replica came up again: what was learned of the

@@ -143,6 +143,7 @@ func (f *Fleet) learned(r *Replica, facts Facts) {
 	if !r.note(facts) {
 		return
 	}
+	f.gen.Add(1) // who serves what may depend on the engine
 	f.cfg.Logger.Info("engine known", "replica", r.Name(), "engine", facts.Engine, "engine_from", facts.EngineFrom,
 		"block_size", facts.BlockSize, "events", facts.Events, "events_from", facts.EventsFrom, "replay", facts.Replay)
 	f.changed()

@@ -125,6 +125,8 @@ func ValidateSpecs(specs []Spec) error {
 				bad(field, "%q does not begin with tcp://", endpoint)
 			} else if host, port, err := net.SplitHostPort(rest); err != nil || host == "" || port == "" {
 				bad(field, "%q is not tcp://host:port", endpoint)
+			} else if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+				bad(field, "port %q is not a number from 1 to 65535", port)
 			}
 		}
 		if s.Events != "" && s.dialed(s.Events) == s.dialed(s.Replay) {

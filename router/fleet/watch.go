@@ -32,6 +32,9 @@ const (
 	retryMax = 15 * time.Second
 )
 
+// errModels says that a /v1/models was no such thing.
+var errModels = errors.New("parse /v1/models")
+
 // errTooLarge says that a page is over its bound.
 var errTooLarge = errors.New("the page is too large")
 
@@ -110,6 +113,9 @@ func (w *watcher) step(ctx context.Context, now time.Time) {
 // readModels refreshes the models.
 func (w *watcher) readModels(ctx context.Context) bool {
 	list, err := w.fleet.readModels(ctx, w.replica)
+	if ctx.Err() == nil {
+		w.replica.noteList(err)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			w.fleet.cfg.Logger.Debug("models not read", "replica", w.replica.Name(), "err", err)
@@ -232,10 +238,10 @@ func parseModels(body []byte) ([]Model, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, fmt.Errorf("parse /v1/models: %w", err)
+		return nil, fmt.Errorf("%w: %w", errModels, err)
 	}
 	if len(page.Data) == 0 || len(page.Data) > maxModels {
-		return nil, fmt.Errorf("parse /v1/models: %d models", len(page.Data))
+		return nil, fmt.Errorf("%w: %d models", errModels, len(page.Data))
 	}
 	models := make([]Model, 0, len(page.Data))
 	for _, d := range page.Data {

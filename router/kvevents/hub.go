@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
@@ -20,6 +21,8 @@ type Hub struct {
 	mu      sync.Mutex
 	streams map[string]map[int]*Subscriber // by name and rank
 	unknown uint64
+	strange string    // topic of the last unknown message, cut short
+	at      time.Time // when it came
 }
 
 // ListenHub binds a SUB socket, for example at "tcp://*:5557".
@@ -59,6 +62,17 @@ func (h *Hub) Unknown() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.unknown
+}
+
+// maxTopicShown bounds what is kept of a topic that nobody goes by, bytes.
+const maxTopicShown = 128
+
+// Strange is Unknown, with the topic of the last such message, cut short, and
+// when it came.
+func (h *Hub) Strange() (n uint64, topic string, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.unknown, h.strange, h.at
 }
 
 // State is the state of the listening socket.
@@ -112,6 +126,7 @@ func (h *Hub) route(frames [][]byte) *Subscriber {
 	}
 	if s == nil {
 		h.unknown++
+		h.strange, h.at = string(frames[0][:min(len(frames[0]), maxTopicShown)]), time.Now()
 	}
 	return s
 }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/console"
+)
+
+// setIntent drains or undrains a replica through any peer.
+func setIntent(ctx context.Context, verb string, args []string, stdout, stderr io.Writer) error {
+	fs := flagSet(verb, stderr)
+	var admin adminClient
+	admin.flags(fs)
+	force, wait := new(bool), new(time.Duration)
+	if verb == "drain" {
+		fs.BoolVar(force, "force", false, "also drain the last replica of a model, which then still gets its requests")
+		fs.DurationVar(wait, "wait", 0, "wait this long until nothing is in flight there, and say what still is; exit 1 if something is left")
+	}
+	var names []string
+	for len(args) > 0 { // flags may stand before and after the name
+		if err := parse(fs, args); err != nil {
+			return err
+		}
+		if args = fs.Args(); len(args) > 0 {
+			names, args = append(names, args[0]), args[1:]
+		}
+	}
+	if len(names) != 1 {
+		return usageError{errors.New("name one replica, as `banyan status` shows it")}
+	}
+	path := fmt.Sprintf("/v1/replicas/%s/%s?force=%v", url.PathEscape(names[0]), verb, *force)
+	if _, err := admin.call(ctx, http.MethodPost, path); err != nil {
+		return err
+	}
+	said := "%s is drained: no peer of the mesh sends it new requests; those that run go on\n"
+	if verb == "undrain" {
+		said = "%s takes requests again, from every peer of the mesh\n"
+	}
+	fmt.Fprintf(stdout, said, names[0])
+	if *wait <= 0 {
+		return nil
+	}
+	return waitIdle(ctx, &admin, names[0], *wait, stdout)
+}
+
+// idleFor is how long a replica must have had nothing in flight: peers tell each
+// other within milliseconds.
+const idleFor = time.Second
+
+// waitIdle waits until no peer has a request at the replica, and says what is
+// still in flight when that changes.
+func waitIdle(ctx context.Context, admin *adminClient, name string, wait time.Duration, stdout io.Writer) error {
+	deadline, last := time.Now().Add(wait), -1
+	var idle time.Time
+	for ctx.Err() == nil {
+		st, _, err := fetchStatus(ctx, admin)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(st.Replicas, func(r console.Replica) bool { return r.Name == name })
+		if i < 0 {
+			fmt.Fprintf(stdout, "%s is not listed any more\n", name)
+			return nil
+		}
+		n := st.Replicas[i].Inflight
+		if n != last && n > 0 {
+			fmt.Fprintf(stdout, "in flight at %s: %d\n", name, n)
+		}
+		last = n
+		switch {
+		case n > 0:
+			idle = time.Time{}
+		case idle.IsZero():
+			idle = time.Now()
+		case time.Since(idle) >= idleFor:
+			fmt.Fprintf(stdout, "nothing is in flight at %s: it can be stopped\n", name)
+			return nil
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintf(stdout, "still in flight at %s after %s: %d\n", name, wait, n)
+			return errCheck
+		}
+		sleepCtx(ctx, 200*time.Millisecond)
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,48 @@
+package router
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// What all peers of a mesh must agree on is one number in every hello. Its parts
+// stand side by side, so that whoever refuses another peer can say what differs:
+// 32 bits of the hash secret's fingerprint, 6 of the slots' version, 11 of the
+// grid, 15 of limits.predictions, of which the last are a hash.
+const (
+	slotBits, gridBits, predictionBits = 6, 11, 15
+
+	slotAt       = 32
+	gridAt       = slotAt + slotBits
+	predictionAt = gridAt + gridBits
+)
+
+func part(print uint64, at, bits int) uint64 { return print >> at & (1<<bits - 1) }
+
+// fingerprint is what all peers of a mesh must agree on.
+func (p *Peer) fingerprint() uint64 {
+	c := p.config()
+	predictions := uint64(c.Limits.Predictions) * 0x9e3779b97f4a7c15 >> (64 - predictionBits)
+	return uint64(uint32(p.hasher.Fingerprint())) |
+		uint64(crdt.SlotVersion)&(1<<slotBits-1)<<slotAt | uint64(c.Grid)&(1<<gridBits-1)<<gridAt | predictions<<predictionAt
+}
+
+// differs says what a peer with another fingerprint differs in, and what to do.
+func differs(own, theirs uint64) string {
+	var parts []string
+	if part(own, 0, slotAt) != part(theirs, 0, slotAt) {
+		parts = append(parts, "it has another mesh.hash_secret (without one, another mesh.label)")
+	}
+	if a, b := part(own, gridAt, gridBits), part(theirs, gridAt, gridBits); a != b {
+		parts = append(parts, fmt.Sprintf("its grid is %d, here it is %d", b, a))
+	}
+	if part(own, predictionAt, predictionBits) != part(theirs, predictionAt, predictionBits) {
+		parts = append(parts, "it has another limits.predictions")
+	}
+	if a, b := part(own, slotAt, slotBits), part(theirs, slotAt, slotBits); a != b {
+		parts = append(parts, "it runs another version of banyan")
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,94 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/policy"
+)
+
+// leaveDrained drops the candidates that an operator drained, as long as another
+// one of the same role is left: before anybody asks who is full, for a full pool
+// is no reason to use them. A hedge is never sent to one.
+func (s *scratch) leaveDrained(hedge bool) {
+	drained := func(c *policy.Candidate) bool { return c.Weight == 0 }
+	if !slices.ContainsFunc(s.Cands, func(c policy.Candidate) bool { return drained(&c) }) {
+		return
+	}
+	stays := map[string]bool{}
+	for i := range s.Cands {
+		if c := &s.Cands[i]; !drained(c) {
+			stays[s.replicas[c.Index].Spec.Role] = true
+		}
+	}
+	s.Cands = slices.DeleteFunc(s.Cands, func(c policy.Candidate) bool {
+		role := s.replicas[c.Index].Spec.Role
+		return drained(&c) && (hedge || stays[role] || stays["both"])
+	})
+}
+
+// lastOf names the models for which a replica is the last one that takes
+// requests.
+func (p *Peer) lastOf(r *fleet.Replica) (models []string) {
+	for _, m := range r.Models() {
+		other := slices.ContainsFunc(p.fleet.List(), func(o *fleet.Replica) bool {
+			_, serves := o.Serves(m.ID)
+			return o != r && serves && o.Spec.Kind == fleet.KindReplica && o.Spec.Role == r.Spec.Role && o.Up() && !p.loads.Draining(o.Stream)
+		})
+		if !other {
+			models = append(models, m.ID)
+		}
+	}
+	return models
+}
+
+// operatorKey finds the name of an operator's key in a request's context.
+type operatorKey struct{}
+
+// operatorOf is the name of the key that an admin request carries; "-" if none
+// is asked for.
+func operatorOf(r *http.Request) string {
+	if name, ok := r.Context().Value(operatorKey{}).(string); ok {
+		return name
+	}
+	return "-"
+}
+
+func withOperator(r *http.Request, name string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), operatorKey{}, name))
+}
+
+// serveIntent drains or undrains a replica, mesh-wide. The answer warns of the
+// last one of a model; who asks with force=false is refused it.
+func (p *Peer) serveIntent(w http.ResponseWriter, r *http.Request) {
+	name, verb := splitLast(r.PathValue("id"))
+	if verb != "drain" && verb != "undrain" {
+		writeError(w, http.StatusNotFound, fmt.Errorf("no such action %q: drain or undrain", verb))
+		return
+	}
+	replica := p.fleet.Get(name)
+	if replica == nil {
+		writeError(w, http.StatusNotFound, fmt.Errorf("no replica %q; banyan status (GET /v1/status) lists them", name))
+		return
+	}
+	last := p.lastOf(replica)
+	said := map[string]string{"replica": name, "state": verb}
+	if verb == "drain" && len(last) > 0 {
+		warning := name + " is the last replica that takes requests for " + strings.Join(last, ", ") + ": drained, it still gets them, for no other can"
+		if r.URL.Query().Get("force") == "false" {
+			writeError(w, http.StatusConflict, errors.New(warning+". Start or undrain another one first, or drain it all the same with --force"))
+			return
+		}
+		said["warning"] = warning
+	}
+	p.loads.SetIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
+	p.mesh.intentChanged()
+	p.log.Info("operator intent", "replica", name, "action", verb, "by", operatorOf(r), "warning", said["warning"])
+	writeJSON(w, http.StatusOK, said)
+}

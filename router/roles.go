@@ -1,0 +1,51 @@
+package router
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/fleet"
+)
+
+// roleProblems says which roles are missing where prefill and decode are kept
+// apart, and which are of no use where they are not.
+func roleProblems(mode string, on bool, replicas []*fleet.Replica) (out []console.Problem) {
+	has := map[string][]string{}
+	for _, r := range replicas {
+		if r.Spec.Kind == fleet.KindReplica {
+			has[r.Spec.Role] = append(has[r.Spec.Role], r.Name())
+		}
+	}
+	var missing []string
+	for _, role := range []string{"prefill", "decode"} {
+		if len(has[role]) == 0 {
+			missing = append(missing, "role: "+role)
+		}
+	}
+	switch {
+	case on && len(missing) > 0 && len(replicas) > 0:
+		out = append(out, console.Problem{
+			Text: fmt.Sprintf("routing.disaggregate.mode is %s and no replica has %s", mode, strings.Join(missing, " nor ")),
+			Help: "Every request is served whole: give replicas these roles, or set the mode to off",
+		})
+	case !on && len(has["decode"]) > 0:
+		out = append(out, console.Problem{
+			Text: listed(has["decode"]) + " of role: decode get no requests, for routing.disaggregate.mode is off",
+			Help: "Set the mode to threshold or conditional, or leave the role out",
+		})
+	}
+	return out
+}
+
+// tellRoles logs at the start what is missing, where the configuration alone
+// says who the replicas are.
+func (p *Peer) tellRoles() {
+	cfg := p.config()
+	if len(p.discovery) > 0 {
+		return
+	}
+	for _, q := range roleProblems(cfg.Routing.Disagg.Mode, cfg.Routing.Disagg.On(), p.fleet.List()) {
+		p.log.Warn(q.Text, "cure", q.Help)
+	}
+}
