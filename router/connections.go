@@ -1,6 +1,7 @@
 package router
 
 import (
+	"container/list"
 	"context"
 	"net"
 	"net/http"
@@ -11,48 +12,167 @@ import (
 // retireTick is how often a draining peer looks for idle connections.
 const retireTick = 20 * time.Millisecond
 
-// connections knows the open client connections and since when each is idle,
-// and closes those over the limit before a byte is read of them.
-type connections struct {
-	most    func() int // 0: no limit
-	refused func()     // called for each one closed
+// heavyShare is the share of the places that an address may hold before it is
+// the first to give some back.
+const heavyShare = 4 // a quarter
 
-	mu   sync.Mutex             // guards below
-	open map[net.Conn]time.Time // zero while a request is being answered
+// connections knows the open client connections and since when each is idle.
+// Where there is no place left, the one that was idle longest makes way for the
+// newcomer: first of addresses that hold more than a quarter of the places, so
+// that no stranger pushes others out. If none is idle the newcomer is closed
+// before a byte is read of it.
+type connections struct {
+	most   func() int       // 0: no limit
+	closed func(why string) // called for each one closed for want of a place
+
+	mu    sync.Mutex // guards below
+	open  map[net.Conn]*connection
+	idle  list.List // of *connection, the longest idle first
+	of    map[string]*address
+	heavy map[*address]bool // those with more than a quarter of the places
 }
 
-func newConnections(most func() int, refused func()) *connections {
-	return &connections{most: most, refused: refused, open: map[net.Conn]time.Time{}}
+// connection is one that is open.
+type connection struct {
+	conn  net.Conn
+	from  *address
+	since time.Time     // when it became idle; zero while a request is being answered
+	all   *list.Element // in connections.idle; nil while it is not idle
+	own   *list.Element // in address.idle
+}
+
+// address is where connections come from.
+type address struct {
+	name string
+	open int
+	idle list.List // of *connection, the longest idle first
+}
+
+// Why a connection was closed for want of a place; reasons of the metric.
+const (
+	noPlace = "connections" // a newcomer found none
+	gaveWay = "idle"        // an idle one gave its place to a newcomer
+)
+
+func newConnections(most func() int, closed func(why string)) *connections {
+	return &connections{most: most, closed: closed, open: map[net.Conn]*connection{}, of: map[string]*address{}, heavy: map[*address]bool{}}
 }
 
 // note is for http.Server.ConnState.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
-	if c.keep(conn, state) {
+	victim := c.keep(conn, state)
+	if victim == nil {
 		return
 	}
-	c.refused()
-	_ = conn.Close()
+	why := gaveWay
+	if victim == conn {
+		why = noPlace
+	}
+	c.closed(why)
+	_ = victim.Close()
 }
 
-// keep notes a state and reports whether there is room for the connection.
-func (c *connections) keep(conn net.Conn, state http.ConnState) bool {
+// keep notes a state and returns the connection that must be closed, if one
+// must. O(1).
+func (c *connections) keep(conn net.Conn, state http.ConnState) (victim net.Conn) {
 	most := c.most()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
 	case http.StateNew:
 		if most > 0 && len(c.open) >= most {
-			return false
+			if victim = c.longestIdle(); victim == nil {
+				return conn
+			}
+			c.forget(victim)
 		}
-		c.open[conn] = time.Now()
+		c.add(conn, most)
 	case http.StateIdle:
-		c.open[conn] = time.Now()
+		c.rest(c.open[conn])
 	case http.StateActive:
-		c.open[conn] = time.Time{}
+		c.wake(c.open[conn])
 	case http.StateClosed, http.StateHijacked:
-		delete(c.open, conn)
+		c.forget(conn)
 	}
-	return true
+	return victim
+}
+
+// add notes a new connection, idle until its first byte.
+func (c *connections) add(conn net.Conn, most int) {
+	name, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil { // of no network
+		name = ""
+	}
+	from := c.of[name]
+	if from == nil {
+		from = &address{name: name}
+		c.of[name] = from
+	}
+	from.open++
+	if from.open > most/heavyShare {
+		c.heavy[from] = true
+	}
+	c.open[conn] = &connection{conn: conn, from: from}
+	c.rest(c.open[conn])
+}
+
+// rest notes that a connection is idle from now on.
+func (c *connections) rest(x *connection) {
+	if x == nil { // it was closed
+		return
+	}
+	c.wake(x)
+	x.since = time.Now()
+	x.all, x.own = c.idle.PushBack(x), x.from.idle.PushBack(x)
+}
+
+// wake notes that a request is being answered.
+func (c *connections) wake(x *connection) {
+	if x == nil || x.all == nil {
+		return
+	}
+	c.idle.Remove(x.all)
+	x.from.idle.Remove(x.own)
+	x.since, x.all, x.own = time.Time{}, nil, nil
+}
+
+func (c *connections) forget(conn net.Conn) {
+	x := c.open[conn]
+	if x == nil {
+		return
+	}
+	c.wake(x)
+	delete(c.open, conn)
+	x.from.open--
+	if x.from.open == 0 {
+		delete(c.of, x.from.name)
+		delete(c.heavy, x.from)
+	}
+}
+
+// longestIdle is who makes way: of an address with more than its share, else of
+// all. Few addresses can be over a quarter; those that no longer are, are
+// dropped here.
+func (c *connections) longestIdle() net.Conn {
+	var first *connection
+	for from := range c.heavy {
+		if from.open <= c.most()/heavyShare {
+			delete(c.heavy, from)
+			continue
+		}
+		if e := from.idle.Front(); e != nil {
+			if x := e.Value.(*connection); first == nil || x.since.Before(first.since) {
+				first = x
+			}
+		}
+	}
+	if e := c.idle.Front(); first == nil && e != nil {
+		first = e.Value.(*connection)
+	}
+	if first == nil {
+		return nil
+	}
+	return first.conn
 }
 
 // retire closes each connection once it was idle for linger, counted from now
@@ -78,14 +198,16 @@ func (c *connections) retire(ctx context.Context, linger time.Duration) (running
 func (c *connections) closeIdle(from time.Time, linger time.Duration) (open, running int) {
 	c.mu.Lock()
 	var due []net.Conn
-	for conn, idle := range c.open {
+	for _, x := range c.open {
 		switch {
-		case idle.IsZero():
+		case x.since.IsZero():
 			running++
-		case time.Since(idle) >= linger && time.Since(from) >= linger:
-			due = append(due, conn)
-			delete(c.open, conn)
+		case time.Since(x.since) >= linger && time.Since(from) >= linger:
+			due = append(due, x.conn)
 		}
+	}
+	for _, conn := range due {
+		c.forget(conn)
 	}
 	open = len(c.open)
 	c.mu.Unlock()

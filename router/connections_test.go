@@ -18,12 +18,14 @@ type retiring struct {
 	release chan struct{}
 }
 
-func startRetiring(t *testing.T) *retiring {
+func startRetiring(t *testing.T) *retiring { return startLimited(t, 0) }
+
+func startLimited(t *testing.T, most int) *retiring {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &retiring{clients: newConnections(func() int { return 0 }, func() {}), l: l, release: make(chan struct{})}
+	r := &retiring{clients: newConnections(func() int { return most }, func(string) {}), l: l, release: make(chan struct{})}
 	s := &http.Server{ConnState: r.clients.note, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.URL.Path == "/stream" {
 			w.(http.Flusher).Flush()
@@ -100,6 +102,96 @@ func TestRetireClosesIdleConnectionsAfterTheLinger(t *testing.T) {
 		if _, err := c.r.ReadByte(); err != io.EOF {
 			t.Errorf("an idle connection ended with %v, want EOF", err)
 		}
+	}
+}
+
+// gone waits until the server ended the connection.
+func (c client) gone(t *testing.T) {
+	t.Helper()
+	if _, err := c.r.ReadByte(); err == nil {
+		t.Error("the connection still stands")
+	}
+}
+
+func (r *retiring) count() int {
+	r.clients.mu.Lock()
+	defer r.clients.mu.Unlock()
+	return len(r.clients.open)
+}
+
+func TestTheLongestIdleConnectionGivesItsPlaceToANewcomer(t *testing.T) {
+	r := startLimited(t, 3)
+	busy := r.dial(t)
+	stream := busy.ask(t, "/stream")
+	first, second := r.dial(t), client{}
+	waitUntil(t, func() bool { return r.count() == 2 })
+	second = r.dial(t)
+	waitUntil(t, func() bool { return r.count() == 3 })
+	if res := r.dial(t).ask(t, "/next"); res.StatusCode != http.StatusOK {
+		t.Errorf("a newcomer is answered %d", res.StatusCode)
+	}
+	first.gone(t)
+	if res := second.ask(t, "/next"); res.StatusCode != http.StatusOK {
+		t.Errorf("the other idle connection is answered %d", res.StatusCode)
+	}
+	close(r.release)
+	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+		t.Errorf("the stream that ran was cut: %v", err)
+	}
+}
+
+func TestBusyConnectionsKeepTheirPlaces(t *testing.T) {
+	r := startLimited(t, 1)
+	defer close(r.release)
+	r.dial(t).ask(t, "/stream")
+	r.dial(t).gone(t)
+	if n := r.count(); n != 1 {
+		t.Errorf("%d connections are open, want the busy one", n)
+	}
+}
+
+// from is a connection of an address.
+type from struct {
+	net.Conn
+	addr string
+}
+
+func (f *from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.addr), Port: 1} }
+
+func TestAStrangerPushesOutItselfFirst(t *testing.T) {
+	c := newConnections(func() int { return 16 }, func(string) {})
+	var clients []*from
+	open := func(addr string) (*from, net.Conn) {
+		conn := &from{addr: addr}
+		return conn, c.keep(conn, http.StateNew)
+	}
+	for range 4 { // old and idle, a quarter of the places
+		conn, _ := open("10.0.0.1")
+		clients = append(clients, conn)
+	}
+	for i := range 1000 {
+		if _, victim := open("10.0.0.2"); victim != nil {
+			if got := victim.(*from).addr; got != "10.0.0.2" {
+				t.Fatalf("connection %d of a stranger took the place of %s", i, got)
+			}
+		}
+	}
+	if _, victim := open("10.0.0.3"); victim == nil || victim.(*from).addr != "10.0.0.2" {
+		t.Errorf("a newcomer took the place of %v, want one of the stranger's", victim)
+	}
+	for _, conn := range clients {
+		if c.open[conn] == nil {
+			t.Error("a client lost its place")
+		}
+	}
+	if n := c.idle.Len(); n != 16 || len(c.open) != 16 || c.of["10.0.0.2"].open != 11 || c.of["10.0.0.2"].idle.Len() != 11 {
+		t.Errorf("%d idle, %d open, the stranger %+v", n, len(c.open), c.of["10.0.0.2"])
+	}
+	for conn := range c.open {
+		c.keep(conn, http.StateClosed)
+	}
+	if c.idle.Len() != 0 || len(c.of) != 0 || len(c.heavy) != 0 {
+		t.Errorf("left behind: %d idle, %d addresses, %d over their share", c.idle.Len(), len(c.of), len(c.heavy))
 	}
 }
 

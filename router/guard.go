@@ -29,7 +29,7 @@ const adminPolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'
 
 // refusals are the closed list of what guards refuse, by listener.
 var refusals = [][2]string{
-	{"http", "key"}, {"http", "tenant"}, {"http", "certificate"}, {"http", "connections"}, {"admin", "key"}, {"admin", "role"}, {"admin", "host"}, {"admin", "origin"}, {"admin", "certificate"}, {"admin", "connections"},
+	{"http", "key"}, {"http", "tenant"}, {"http", "certificate"}, {"http", "connections"}, {"http", "idle"}, {"admin", "key"}, {"admin", "role"}, {"admin", "host"}, {"admin", "origin"}, {"admin", "certificate"}, {"admin", "connections"}, {"admin", "idle"},
 }
 
 // guardAdmin stands before everything on the admin listener: headers, then the

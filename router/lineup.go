@@ -168,11 +168,27 @@ func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error)
 		}
 		s.seats = *left
 	}
-	switch {
-	case len(s.replicas) > 0:
+	if len(s.replicas) > 0 {
 		return l.lora, nil
-	case !l.known && l.told:
-		return "", proxy.ErrUnknownModel
+	}
+	if err := l.served(); err != nil {
+		return "", err
 	}
 	return "", proxy.ErrNoReplica
+}
+
+// serves reports whether requests for a model may wait; their replicas may be
+// down.
+func (p *Peer) serves(model string) error { return p.lineup(model).served() }
+
+// served is why nobody can take requests for the model, whatever happens to the
+// replicas that are known; nil if somebody may.
+func (l *lineup) served() error {
+	switch {
+	case l.known:
+		return nil
+	case l.told:
+		return proxy.ErrUnknownModel
+	}
+	return proxy.ErrNoReplica
 }

@@ -44,8 +44,23 @@ func (p *Peer) live(ctx context.Context) error {
 		return err
 	}
 	p.api.Store(api)
-	clients := newConnections(func() int { return p.config().Limits.Connections }, p.metrics.refused.WithLabelValues("http", "connections").Inc)
-	operators := newConnections(func() int { return maxOperators }, p.metrics.refused.WithLabelValues("admin", "connections").Inc)
+	closed := func(listener string) func(string) {
+		return func(why string) { p.metrics.refused.WithLabelValues(listener, why).Inc() }
+	}
+	files := openFiles()
+	fits := func() (int, string) {
+		l := &p.config().Limits
+		return fitFiles(l.Connections, l.Concurrency, files)
+	}
+	if most, why := fits(); why != "" {
+		if most < p.config().Limits.Concurrency { // it will be felt
+			p.log.Warn(why)
+		} else {
+			p.log.Info(why)
+		}
+	}
+	clients := newConnections(func() int { most, _ := fits(); return most }, closed("http"))
+	operators := newConnections(func() int { return maxOperators }, closed("admin"))
 	public := &http.Server{
 		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.config().HTTP.ConnectionAge), ConnState: clients.note,
 		ReadHeaderTimeout: p.config().Limits.HeaderTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,

@@ -297,7 +297,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 	l := p.config().Limits
 	cfg := proxy.Config{
 		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
-		Room: p.headroom, Waited: p.waited, Hedge: p.config().Hedge.proxy(), Admission: p.config().Admission.proxy(),
+		Room: p.headroom, Serves: p.serves, Waited: p.waited, Hedge: p.config().Hedge.proxy(), Admission: p.config().Admission.proxy(),
 		Transport: p.transport,
 		Models:    p.models, Draining: p.draining.Load,
 		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },

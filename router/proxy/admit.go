@@ -89,6 +89,11 @@ func (x *exchange) admit() error {
 	if x.placed = x.gate.pass(); x.placed {
 		return nil
 	}
+	if x.cfg.Serves != nil {
+		if err := x.cfg.Serves(x.call.Body.Model); err != nil {
+			return err
+		}
+	}
 	x.ask()
 	return x.stand(x.gate.enter)
 }

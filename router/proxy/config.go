@@ -49,6 +49,10 @@ type Config struct {
 	// Room tells how many more requests the replicas of a model take now; for
 	// a model nobody serves any number. Nil: any number.
 	Room func(model string) int
+	// Serves reports why a model's requests may not wait: ErrUnknownModel or
+	// ErrNoReplica while nobody is known to serve it, else invented names would
+	// each fill a queue of their own. Nil: all may wait.
+	Serves func(model string) error
 	// Waited is called for every request that could not be dispatched at once,
 	// when its wait is over or was refused.
 	Waited func(how Outcome, waited time.Duration)

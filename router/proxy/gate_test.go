@@ -432,3 +432,40 @@ func TestGateTakesNewNumbers(t *testing.T) {
 		gateHas(t, g, 0, 0)
 	})
 }
+
+// Names that nobody serves must not wait: each would have a queue of its own,
+// with room for limits.queue more requests.
+func TestInventedModelsDoNotQueue(t *testing.T) {
+	release := make(chan struct{})
+	g := newRig(t, func(c *Config) {
+		c.Limits.Concurrency, c.Limits.Queue = 1, 1
+		c.Serves = func(model string) error {
+			if model != "m" {
+				return ErrUnknownModel
+			}
+			return nil
+		}
+	}, func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		_, _ = w.Write([]byte("{}"))
+	})
+	var held sync.WaitGroup
+	held.Go(func() { g.chat(`{"model":"m","messages":[]}`) })
+	for g.handler.Stats().InFlight == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	held.Go(func() { g.chat(`{"model":"m","messages":[]}`) })
+	for g.handler.Stats().Queued == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 20 {
+		if a := g.chat(fmt.Sprintf(`{"model":"invented-%d","messages":[]}`, i)); a.status != http.StatusNotFound {
+			t.Errorf("an invented model is answered %d, want 404", a.status)
+		}
+		if s := g.handler.Stats(); s.Queued != 1 {
+			t.Errorf("%d requests wait, want the one of the served model", s.Queued)
+		}
+	}
+	close(release)
+	held.Wait()
+}
