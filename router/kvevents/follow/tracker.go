@@ -326,8 +326,13 @@ func (t *Tracker) adopt() {
 }
 
 // open begins an incarnation that the mesh does not know. False: there were too
-// many, and the stream is in quarantine.
+// many, and the stream is in quarantine. A mesh that gave a stream up keeps its
+// name as the fence: the process found again by that name is no other one.
 func (t *Tracker) open(name uint64) bool {
+	if name == t.prior.Fence && t.prior.Epoch == 0 {
+		t.begins(incarnation{epoch: name})
+		return true
+	}
 	if t.prior.highest() != 0 && !t.allowBump() {
 		return false
 	}

@@ -428,6 +428,28 @@ func TestWaitingForTheStartIsBounded(t *testing.T) {
 	}
 }
 
+// TestAForgottenNameIsNoNewOne: a mesh that gave a stream up keeps its epoch as a
+// fence. Who finds the process again gives it the same name, by its start or by
+// the batch that once gave it; nothing is opened and no restart is counted.
+func TestAForgottenNameIsNoNewOne(t *testing.T) {
+	first := crdt.Slot{Seq: 1, TS: 29_000}
+	for _, start := range []uint64{0, 29} {
+		find := func(p Prior) (Output, Stats) {
+			tr := New(false)
+			tr.Step(1, p, Connected{})
+			tr.Step(1, p, Live{first})
+			return tr.Step(1, p, Identified{start}), tr.Stats()
+		}
+		if out, _ := find(Prior{}); !out.Opened || out.Epoch != 29 || len(out.Deliver) != 1 {
+			t.Fatalf("%+v", out)
+		}
+		out, stats := find(Prior{Fence: 29})
+		if out.Opened || out.Epoch != 29 || len(out.Deliver) != 1 || stats.Restarts != 0 {
+			t.Errorf("start %d: %+v, %+v", start, out, stats)
+		}
+	}
+}
+
 // TestSurvivesLies: an engine that lies about numbers and times, and a replay
 // that fails, cost neither memory nor order: no panic, bounded holds, deliveries
 // only from the anchor on, epochs that only rise.
