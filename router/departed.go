@@ -1,31 +1,27 @@
 package router
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/ingest"
 )
 
 // departedAfter is how long a replica must be gone before what is
 // known of it is forgotten: longer than a node's restart.
 const departedAfter = 10 * time.Minute
 
-// departures decides which streams this peer wants to know: those of listed
-// replicas, and of others for departedAfter from when they left, or from when
-// something about them was found here. What it does not want it neither takes
-// from other peers nor keeps. So what nobody lists is gone everywhere
-// departedAfter later, however far apart the peers' lists changed, and whoever
-// joins later never hears of it.
+// departures holds the fleet's list against what is known (ingest.Departures).
 type departures struct {
 	now   atomic.Pointer[listing]
 	clock func() time.Time // nil: time.Now
 	after time.Duration    // 0: departedAfter
-
-	mu   sync.Mutex // guards below
-	gone map[crdt.StreamID]time.Time
+	mu    sync.Mutex       // one generation after the other
+	rule  ingest.Departures
 }
 
 // listing is one generation of the fleet's list.
@@ -44,66 +40,26 @@ func (d *departures) listed(f *fleet.Fleet) *listing {
 	next := &listing{gen: f.Generation(), ids: map[crdt.StreamID]bool{}}
 	for _, r := range f.List() {
 		next.ids[r.Stream] = true
-		delete(d.gone, r.Stream)
 	}
 	now := time.Now
 	if d.clock != nil {
 		now = d.clock
 	}
-	if before := d.now.Load(); before != nil {
-		for id := range before.ids {
-			if !next.ids[id] {
-				d.leaveLocked(id, now())
-			}
-		}
-	}
+	d.rule.List(next.ids, now().UnixMilli())
 	d.now.Store(next)
 	return next
 }
 
-// leaveLocked notes that a replica is gone, unless it is known.
-func (d *departures) leaveLocked(id crdt.StreamID, now time.Time) {
-	if d.gone == nil {
-		d.gone = map[crdt.StreamID]time.Time{}
-	}
-	if _, ok := d.gone[id]; !ok {
-		d.gone[id] = now
-	}
-}
-
-// wants reports whether this peer wants to know a stream. Mostly two look-ups.
+// wants reports whether this peer wants to know a stream. Mostly one look-up.
 func (d *departures) wants(f *fleet.Fleet, id crdt.StreamID) bool {
-	if d.listed(f).ids[id] {
-		return true
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, ok := d.gone[id]
-	return ok
+	return d.listed(f).ids[id] || d.rule.Wants(id)
 }
 
 // due takes the streams that something is known of and returns those to forget
 // now, which are not wanted from now on.
-func (d *departures) due(f *fleet.Fleet, held []crdt.StreamID, now time.Time) (out []crdt.StreamID) {
-	l := d.listed(f)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, id := range held {
-		if !l.ids[id] {
-			d.leaveLocked(id, now)
-		}
-	}
-	after := d.after
-	if after == 0 {
-		after = departedAfter
-	}
-	for id, since := range d.gone {
-		if now.Sub(since) >= after {
-			delete(d.gone, id)
-			out = append(out, id)
-		}
-	}
-	return out
+func (d *departures) due(f *fleet.Fleet, held []crdt.StreamID, now time.Time) []crdt.StreamID {
+	d.listed(f)
+	return d.rule.Due(held, now.UnixMilli(), cmp.Or(d.after, departedAfter).Milliseconds())
 }
 
 // wants reports whether this peer wants to know a stream. Before every source of

@@ -66,8 +66,8 @@ func TestReplicasThatStayAwayAreForgotten(t *testing.T) {
 	if got := look(2*departedAfter + 3*time.Second); len(got) != 1 || got[0] != string(stranger) {
 		t.Errorf("what was never listed stays: %q", got)
 	}
-	if len(d.gone) != 0 {
-		t.Errorf("%v is remembered for ever", d.gone)
+	if n := d.rule.Leaving(); n != 0 {
+		t.Errorf("%d are remembered for ever", n)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestRolloutsLeaveNothing(t *testing.T) {
 		settle()
 		st := p.index.Stats()
 		last = fmt.Sprintf("%d facts, %d keys, %d streams, %d holders, %d places, loads of %d, %d leaving",
-			st.Facts, st.Keys, st.Streams, st.Holders, st.Places, len(heldLoads(p)), len(p.departed.gone))
+			st.Facts, st.Keys, st.Streams, st.Holders, st.Places, len(heldLoads(p)), p.departed.rule.Leaving())
 		t.Logf("rollout %d: %s, width %d, %d bytes", rollout, last, st.Width, st.Bytes)
 		if rollout == 0 {
 			first = last

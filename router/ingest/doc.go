@@ -1,5 +1,6 @@
 // Package ingest decides which peers follow an engine's events, for how long,
-// what of them the mesh is told, and when a batch is given up as lost.
+// what of them the mesh is told, when a batch is given up as lost, and when a
+// replica that left is forgotten.
 //
 // It is the pure step behind package router's shell, which starts subscribers,
 // and behind the fault simulation, which plays connections. It starts no
@@ -16,4 +17,6 @@
 //	N4: nobody tells the mesh what did not change its own state.
 //	N5: only an owner declares a batch lost, only one that is still missing, and
 //	    only when peers and engine were asked (gossip.Losses).
+//	N6: what no peer lists any more is gone everywhere a while after it left
+//	    (Departures).
 package ingest
