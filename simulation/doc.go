@@ -26,6 +26,11 @@
 //	    those whose peer or replica ended in mid-answer
 //	M2  many peers find and answer what one peer does
 //
+// Many schedules at once, a line every 500 and one for each that fails; -fault-from
+// is the seed of the first:
+//
+//	go test ./simulation -run TestFreshSchedules -timeout 0 -fault-fresh 5000 -fault-from 6000000
+//
 // Sources: ARCHITECTURE.md (properties, decisions with their figures),
 // simulation/replica (what a replica's times are fitted to).
 package simulation

@@ -44,6 +44,7 @@ type FaultReport struct {
 	Batches     int            `json:"batches"`
 	Faults      int            `json:"faults"`
 	Injected    map[string]int `json:"injected"` // faults that came about, by verb
+	Reached     map[string]int `json:"reached"`  // what they brought about, see Corners
 	Checks      int            `json:"checks"`   // states held against the oracle
 	Snapshots   uint64         `json:"snapshots"`
 	Lost        int            `json:"lost_batches"` // declared lost and not healed, at the end
@@ -149,6 +150,7 @@ type faultRun struct {
 	checks     map[string]int // by property
 	broken     map[string]int
 	injected   map[string]int // faults, by verb
+	corners    map[string]int // see Corners
 	healed     bool           // the faulty time is over
 	view       realindex.View
 	log        faultTrace
@@ -160,9 +162,10 @@ type faultRun struct {
 }
 
 func newFaultRun(cfg FaultConfig) *faultRun {
-	r := &faultRun{agenda: &agenda{now: faultStart}, cfg: cfg, skews: map[int]int64{}, checks: map[string]int{}, broken: map[string]int{}, injected: map[string]int{}, told: map[spreadSlot]bool{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3e5)), news: rand.New(rand.NewPCG(cfg.Seed, 0x4e35))}
+	r := &faultRun{agenda: &agenda{now: faultStart}, cfg: cfg, skews: map[int]int64{}, checks: map[string]int{}, broken: map[string]int{}, injected: map[string]int{}, corners: map[string]int{}, told: map[spreadSlot]bool{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0x3e5)), news: rand.New(rand.NewPCG(cfg.Seed, 0x4e35))}
 	r.log = faultTrace{hash: fnv.New64a(), tell: cfg.Trace}
 	r.net = newNetwork(r.agenda, &cfg, cfg.Seed)
+	r.net.late, r.net.torn = func() { r.reached("slow reader") }, func() { r.reached("torn connection") }
 	r.library = newLibrary(rand.New(rand.NewPCG(cfg.Seed, 0x11b)))
 	for i := range cfg.Peers {
 		r.boot(i)
@@ -170,6 +173,9 @@ func newFaultRun(cfg FaultConfig) *faultRun {
 	r.every(membersMs, r.lookAround)
 	for i := range cfg.Replicas {
 		r.engines = append(r.engines, r.newEngine(i))
+	}
+	for _, p := range r.peers {
+		p.list(func(*faultEngine) bool { return true })
 	}
 	if !cfg.NoTraffic {
 		r.after(500, r.traffic)
@@ -212,7 +218,7 @@ func (r *faultRun) report(took int64, ok bool) FaultReport {
 	out := FaultReport{
 		Seed: r.cfg.Seed, Replicas: len(r.engines), Faults: len(r.cfg.Faults), Checks: r.checks["Oracle"], Restarts: r.restarts,
 		GossipBytes: r.net.bytes, Converged: ok, ConvergedMs: took, Properties: r.held(), Violations: append([]Violation{}, r.violations...),
-		Injected:  r.injected,
+		Injected: r.injected, Reached: r.corners,
 		TraceHash: fmt.Sprintf("%016x", r.log.hash.Sum64()), Schedule: FaultsText(r.cfg.Faults), Tail: r.log.lines(),
 	}
 	for _, e := range r.engines {

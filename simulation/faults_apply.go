@@ -66,9 +66,21 @@ func (r *faultRun) apply(f Fault) (undo func()) {
 		return r.skew(slot, f.Skew.Milliseconds())
 	case "restart":
 		r.restarts++
-		r.engines[target].restart(f.For.Milliseconds())
+		r.engines[target].process().restart(f.For.Milliseconds())
+	case "become":
+		r.engines[target].process().become(f.Habit)
+	case "half":
+		return r.halve(r.engines[target])
+	case "clears":
+		r.engines[target].process().clearAgain(int(f.Factor))
+	case "depart":
+		r.depart(r.engines[target])
+	case "twice":
+		r.twice(r.engines[target].process(), r.engines[replicaSlot(f.Other)])
+	case "choke":
+		return r.choke(slot, other)
 	case "clock":
-		r.engines[target].clock += f.Skew.Milliseconds()
+		r.engines[target].process().clock += f.Skew.Milliseconds()
 	case "drop-events":
 		r.engines[target].dropped = f.Factor
 		return func() { r.engines[target].dropped = 0 }
@@ -210,8 +222,8 @@ func (r *faultRun) traffic() {
 	}
 	live := r.live()
 	p := live[r.rng.IntN(len(live))]
-	if !p.stalled && !p.draining {
-		r.request(p, r.engines[r.rng.IntN(len(r.engines))])
+	if e := r.engines[r.rng.IntN(len(r.engines))]; !p.stalled && !p.draining && p.lists[e.stream] {
+		r.request(p, e)
 	}
 	if r.rng.IntN(40) == 0 && !p.stalled {
 		p.loads.SetIntent(r.engines[0].stream, r.rng.IntN(2) == 0, p.wall())

@@ -79,34 +79,47 @@ func (r *faultRun) checkFacts(p *faultPeer, e *faultEngine, d *crdt.Digest) {
 		all = r.library.foldKnown(log, c, crdt.MaxSeq)
 	}
 	ref := p.index.Ref(e.stream)
-	for i := range r.library.prompts {
-		r.checkPrompt(p, e, all, i, life, ref, c)
+	for space := range e.spaces(life) {
+		for i := range r.library.prompts {
+			r.checkPrompt(p, e, all, i, space, life, ref, c)
+		}
 	}
 }
 
-func (r *faultRun) checkPrompt(p *faultPeer, e *faultEngine, all *oracle, i int, life int, ref *realindex.Ref, c *crdt.Context) {
+func (r *faultRun) checkPrompt(p *faultPeer, e *faultEngine, all *oracle, i, space, life int, ref *realindex.Ref, c *crdt.Context) {
 	chain := &r.library.prompts[i]
-	p.index.Match(chain.keys, &r.view)
+	p.index.Match(chain.keysIn(space), &r.view)
 	got := r.view.Depth(ref)
-	var most, least [3]int
-	most[0], most[1], most[2] = all.depths(life, chain, false)
-	least[0], least[1], least[2] = all.depths(life, chain, true)
-	for class, depth := range [3]int{got.GPU, got.CPU, got.Any} {
+	if life == 0 { // a name without a batch
+		if got.Any > 0 {
+			r.violate("NoPhantom", p, "%s shows %d blocks of prompt %d and said nothing", e.name, got.Any, i)
+		}
+		return
+	}
+	pages, perPage := e.pagesOf(life, chain, space), e.habits[life-1].perPage
+	most, least := all.depths(pages, perPage, false), all.depths(pages, perPage, true)
+	for class, depth := range wholePages(got, perPage) {
 		switch {
 		case depth > most[class]:
 			property := "NoPhantom"
-			if all.stored(life, chain.nodes[most[class]]) {
+			if all.stored(pages, perPage, most[class]) {
 				property = "NoResurrection"
 			}
-			r.violate(property, p, "%s shows %d blocks of prompt %d, class %d; its known slots say %d", e.name, depth, i, class, most[class])
+			r.violate(property, p, "%s shows %d blocks of prompt %d in %d, class %d; its known slots say %d", e.name, depth, i, space, class, most[class])
 		case depth < least[class]:
 			property := "NoLocalDelete"
 			if len(c.Above) > 0 {
 				property = "GapSafety"
 			}
-			r.violate(property, p, "%s shows %d blocks of prompt %d, class %d; its known slots say %d", e.name, depth, i, class, least[class])
+			r.violate(property, p, "%s shows %d blocks of prompt %d in %d, class %d; its known slots say %d", e.name, depth, i, space, class, least[class])
 		}
 	}
+}
+
+// wholePages is a depth in whole pages, as an engine reuses them: the index also
+// finds the first blocks of a page that goes on otherwise.
+func wholePages(d realindex.Depth, perPage int) [3]int {
+	return [3]int{d.GPU / perPage * perPage, d.CPU / perPage * perPage, d.Any / perPage * perPage}
 }
 
 func topOf(s []crdt.Span) uint64 {

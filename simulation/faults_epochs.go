@@ -1,6 +1,10 @@
 package simulation
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
@@ -36,13 +40,13 @@ func (r *faultRun) noteEpoch(f *follower, out *follow.Output) {
 }
 
 // orderEpochs checks that a newly named process has a higher epoch than every
-// older one, and a lower one than every newer one (EpochOrder). Only where the
-// engine's clock was set back between them must the owner have known.
+// older one, and a lower one than every newer one (EpochOrder). Where the
+// engine's clock was ever set back, than those that the owner knew when it gave
+// the name: the others it has yet to meet.
 func (r *faultRun) orderEpochs(f *follower, epoch uint64, life int) {
 	for other, a := range f.engine.said {
-		setBack := a.life != 0 && f.engine.starts[max(a.life, life)-1] < f.engine.starts[min(a.life, life)-1]
-		if setBack && f.knew < other {
-			continue // it knew nothing of the other one; they have yet to meet
+		if f.knew < other && !slices.IsSorted(f.engine.starts[:max(a.life, life)]) {
+			continue
 		}
 		if a.life != 0 && (a.life > life && other < epoch || a.life < life && other > epoch) {
 			r.violate("EpochOrder", f.peer, "process %d of %s is epoch %d, and process %d is %d", life, f.engine.name, epoch, a.life, other)
@@ -73,12 +77,20 @@ func (e *faultEngine) logUnder(epoch uint64) (log []crdt.Slot, life int) {
 // rememberKnown notes what each live peer knows of the running processes when
 // the faults end: none of it may be lost after that.
 func (r *faultRun) rememberKnown() {
+	r.inQuarantine()
 	for _, e := range r.engines {
 		for _, p := range r.live() {
 			d, ok := p.index.Digest(e.stream)
-			if a := e.said[d.Context.Epoch]; ok && a != nil && a.life == e.life {
-				e.known = append(e.known, knowledge{p.name, d.Context})
+			c := d.Context
+			if a := e.said[c.Epoch]; !ok || a == nil || a.life != e.life || p.draining {
+				continue
 			}
+			k := knowledge{peer: p.name, ctx: c, kept: map[uint64]bool{}}
+			all := []crdt.Span{{From: 1, To: max(c.Floor, topOf(c.Above), 1)}}
+			for _, s := range p.index.Slots(e.stream, c.Epoch, all, 1<<30) {
+				k.kept[s.Seq] = true
+			}
+			e.known = append(e.known, k)
 		}
 	}
 }
@@ -87,24 +99,86 @@ func (r *faultRun) rememberKnown() {
 type knowledge struct {
 	peer string
 	ctx  crdt.Context
+	kept map[uint64]bool // slots that it could send
 }
 
-// nothingLost checks that the mesh knows of the running process at least as many
-// slots as anybody did when the faults ended (EpochOrder). Where two met it
-// apart, the base that knows more stays, and what the other one had folded and
-// no ring keeps is lost: never more than that, declared lost or not.
+// nothingLost checks, slot by slot, that the mesh knows what it could have
+// (EpochOrder). The rule: at rest every slot of the running process is known that,
+// when the faults ended, the base with which most slots are known had folded, or
+// that lay above that base's floor and was kept by a live peer or the replay.
+// Nobody can have another one: what is folded is no slot any more, and nothing is
+// folded below a floor.
 func (r *faultRun) nothingLost(e *faultEngine) {
 	p := r.live()[0]
-	if p.index.Quarantined(e.stream) {
-		return
-	}
 	d, _ := p.index.Digest(e.stream)
+	c := &d.Context
+	if e.wild {
+		return // a quarantine forgets: what came before it is nobody's
+	}
 	r.checked("EpochOrder")
+	kept := map[uint64]bool{}
 	for _, k := range e.known {
-		if had, have := knownOf(&k.ctx), knownOf(&d.Context); have < had {
-			r.violate("EpochOrder", p, "%s knew %d slots of %s under epoch %d, and all that is left under %d is %d: %+v, %+v", k.peer, had, e.name, k.ctx.Epoch, d.Context.Epoch, have, k.ctx, d.Context)
+		if had, have := knownOf(&k.ctx), knownOf(c); have < had {
+			r.violate("EpochOrder", p, "%s knew %d slots of %s under epoch %d, and all that is left under %d is %d: %+v, %+v", k.peer, had, e.name, k.ctx.Epoch, c.Epoch, have, k.ctx, *c)
+		}
+		if k.ctx.Epoch == c.Epoch {
+			maps.Copy(kept, k.kept)
 		}
 	}
+	for seq := max(1, len(e.log())-e.replay+1); seq <= len(e.log()); seq++ {
+		kept[uint64(seq)] = true
+	}
+	bases := e.bestBases(c.Epoch)
+	if len(bases) == 0 {
+		bases = append(bases, &crdt.Context{}) // nobody knew anything
+	}
+	for seq := uint64(1); seq <= uint64(len(e.log())); seq++ {
+		had := func(b *crdt.Context) bool { return seq <= b.Floor && b.Knows(seq) || seq > b.Floor && kept[seq] }
+		if !c.Knows(seq) && !slices.ContainsFunc(bases, func(b *crdt.Context) bool { return !had(b) }) {
+			r.violate("EpochOrder", p, "slot %d of %s is missing, and could be had: %+v, known then %s", seq, e.name, *c, e.knowledges())
+			return
+		}
+	}
+}
+
+// bestBases are the bases with which most slots are known, with all that peers
+// kept, when the faults ended.
+func (e *faultEngine) bestBases(epoch uint64) (out []*crdt.Context) {
+	most := 0
+	for i := range e.known {
+		b := &e.known[i].ctx
+		if b.Epoch != epoch {
+			continue
+		}
+		with := map[uint64]bool{}
+		for seq := b.Anchor; seq <= b.Floor; seq++ {
+			if b.Knows(seq) {
+				with[seq] = true
+			}
+		}
+		for _, k := range e.known {
+			for seq := range k.kept {
+				if k.ctx.Epoch == epoch && seq > b.Floor {
+					with[seq] = true
+				}
+			}
+		}
+		if len(with) > most {
+			most, out = len(with), nil
+		}
+		if len(with) == most {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// knowledges tells what was known when the faults ended.
+func (e *faultEngine) knowledges() (out string) {
+	for _, k := range e.known {
+		out += fmt.Sprintf("; %s %+v keeps %d", k.peer, k.ctx, len(k.kept))
+	}
+	return out
 }
 
 // knownOf is how many slots a context knows.

@@ -30,9 +30,9 @@ func (r *faultRun) heal() {
 	r.rememberKnown()
 	for _, e := range r.engines {
 		e.calm, e.dropped, e.repeated = true, 0, 0
-		r.after(3_500, func() { e.up = true })
-		r.after(lastWordMs-1_000, e.emit)
-		r.after(lastWordMs, e.emit)
+		r.after(3_500, func() { e.up = !e.gone || len(e.also) > 0 })
+		r.after(lastWordMs-1_000, e.lastWord)
+		r.after(lastWordMs, e.lastWord)
 	}
 }
 
@@ -52,6 +52,7 @@ func (r *faultRun) converge() (tookMs int64, ok bool) {
 		unequal = 0 // not yet
 	}
 	r.runUntil(healed + lastWordMs)
+	r.outlast()
 	for from := r.now; ; r.runUntil(r.now + askedEveryMs) {
 		why := r.untold()
 		if why == "" {
@@ -102,6 +103,9 @@ func (r *faultRun) difference() string {
 	live := r.live()
 	r.checked("StrongEventualConsistency", "Cleanup")
 	for _, p := range live {
+		if why := r.lingers(p); why != "" {
+			return why
+		}
 		if n := p.core.Stats().Divergent; n > 0 {
 			return fmt.Sprintf("%s holds %d streams for divergent", p.name, n)
 		}
@@ -134,13 +138,13 @@ func (r *faultRun) apart(p *faultPeer) string {
 // untold names a stream whose engine said more than the mesh knows.
 func (r *faultRun) untold() string {
 	p := r.live()[0]
-	for _, e := range r.engines {
+	for _, e := range r.listed() {
 		d, _ := p.index.Digest(e.stream)
 		top, life := max(d.Context.Floor, topOf(d.Context.Above)), 0
 		if a := e.said[d.Context.Epoch]; a != nil {
 			life = a.life
 		}
-		if !p.index.Quarantined(e.stream) && (life != e.life || top != uint64(len(e.log()))) {
+		if life != e.life || top != uint64(len(e.log())) {
 			return fmt.Sprintf("%s: process %d is at slot %d, %s knows process %v to slot %d", e.name, e.life, len(e.log()), p.name, life, top)
 		}
 	}
@@ -162,7 +166,7 @@ func (r *faultRun) notReady() string {
 // that is not connected, or slots that are not acknowledged yet.
 func (r *faultRun) unrest() string {
 	for _, p := range r.live() {
-		for _, e := range r.engines {
+		for _, e := range r.listed() {
 			if h := p.index.Holes(e.stream); len(h) > 0 {
 				return fmt.Sprintf("%s misses %v of %s", p.name, h, e.name)
 			}
@@ -181,17 +185,19 @@ func (r *faultRun) unrest() string {
 
 // unequal compares two peers: contexts, sums, matches, intents.
 func (r *faultRun) unequal(a, b *faultPeer) string {
-	for _, e := range r.engines {
+	for _, e := range r.listed() {
 		da, _ := a.index.Digest(e.stream)
 		db, _ := b.index.Digest(e.stream)
 		da.Context.LastTS, db.Context.LastTS = 0, 0
 		if !da.Context.Equal(&db.Context) || da.Base != db.Base {
 			return fmt.Sprintf("%s: %s has %+v, %s %+v", e.name, a.name, da, b.name, db)
 		}
-		for i := range r.library.prompts {
-			ga, gb := r.depth(a, e, i), r.depth(b, e, i)
-			if ga != gb {
-				return fmt.Sprintf("%s prompt %d: %s shows %v, %s %v", e.name, i, a.name, ga, b.name, gb)
+		for space := range e.spaces(e.life) {
+			for i := range r.library.prompts {
+				ga, gb := r.depth(a, e, i, space), r.depth(b, e, i, space)
+				if ga != gb {
+					return fmt.Sprintf("%s prompt %d in %d: %s shows %v, %s %v", e.name, i, space, a.name, ga, b.name, gb)
+				}
 			}
 		}
 	}
@@ -202,16 +208,15 @@ func (r *faultRun) unequal(a, b *faultPeer) string {
 }
 
 // depth is the confirmed part of a match.
-func (r *faultRun) depth(p *faultPeer, e *faultEngine, prompt int) [3]int {
-	p.index.Match(r.library.prompts[prompt].keys, &r.view)
-	d := r.view.Depth(p.index.Ref(e.stream))
-	return [3]int{d.GPU, d.CPU, d.Any}
+func (r *faultRun) depth(p *faultPeer, e *faultEngine, prompt, space int) [3]int {
+	p.index.Match(r.library.prompts[prompt].keysIn(space), &r.view)
+	return wholePages(r.view.Depth(p.index.Ref(e.stream)), e.habit().perPage)
 }
 
 // wrongLoads compares a peer's load sums with what the live peers wrote: the
 // dead ones' parts left exactly (property 13).
 func (r *faultRun) wrongLoads(p *faultPeer) string {
-	for _, e := range r.engines {
+	for _, e := range r.listed() {
 		var waiting, streams int32
 		for _, q := range r.live() {
 			own := q.ownLoad(e)
@@ -248,7 +253,7 @@ func (r *faultRun) finish() {
 	if len(r.severed) > 0 {
 		r.checked("NonTransitiveLink")
 	}
-	for _, e := range r.engines {
+	for _, e := range r.listed() {
 		r.check(e.stream)
 		r.equalsTruth(e)
 		r.noHastyLoss(e)
@@ -286,7 +291,7 @@ func (r *faultRun) slotFrames() (n uint64) {
 func (r *faultRun) unequalGuesses() string {
 	live := r.live()
 	for _, p := range live[1:] {
-		for _, e := range r.engines {
+		for _, e := range r.listed() {
 			for i := range r.library.prompts {
 				if x, y := r.guessed(live[0], e, i), r.guessed(p, e, i); x != y {
 					return fmt.Sprintf("%s prompt %d: %s expects %d blocks, %s %d", e.name, i, live[0].name, x, p.name, y)
@@ -303,17 +308,17 @@ func (r *faultRun) guessed(p *faultPeer, e *faultEngine, prompt int) int {
 	return r.view.Depth(p.index.Ref(e.stream)).Predicted
 }
 
-// equalsTruth compares the mesh with an engine's cache: exactly, if every slot
-// of the process reached somebody (property 12).
+// equalsTruth compares the mesh with an engine's cache: exactly, if no batch of
+// the process is missing (property 12). Which may be, nothingLost says; of
+// those that are not, checkFacts holds the fold.
 func (r *faultRun) equalsTruth(e *faultEngine) {
 	p := r.live()[0]
 	d, _ := p.index.Digest(e.stream)
 	c := &d.Context
-	if p.index.Quarantined(e.stream) {
-		return
-	}
-	if len(c.Voids) > 0 || c.Anchor != 1 {
-		return // a batch was lost: its removals may be among what is shown
+	for seq := range uint64(len(e.log())) {
+		if !c.Knows(seq + 1) {
+			return
+		}
 	}
 	r.checked("EqualsTruth")
 	if why := r.untrue(p, e, &d); why != "" {
@@ -323,23 +328,25 @@ func (r *faultRun) equalsTruth(e *faultEngine) {
 
 // untrue compares what a peer shows with an engine's cache.
 func (r *faultRun) untrue(p *faultPeer, e *faultEngine, d *crdt.Digest) string {
-	if d.Base.Count != uint64(len(e.held)) {
-		return fmt.Sprintf("%s: %d facts, the engine holds %d blocks", e.name, d.Base.Count, len(e.held))
+	if d.Base.Count != uint64(len(e.cache())) {
+		return fmt.Sprintf("%s: %d facts, the engine holds %d blocks", e.name, d.Base.Count, len(e.cache()))
 	}
-	for i := range r.library.prompts {
-		if got, want := r.depth(p, e, i), e.depth(&r.library.prompts[i]); got != want {
-			return fmt.Sprintf("%s shows %v blocks of prompt %d, the engine holds %v", e.name, got, i, want)
+	for space := range e.spaces(e.life) {
+		for i := range r.library.prompts {
+			if got, want := r.depth(p, e, i, space), e.depth(&r.library.prompts[i], space); got != want {
+				return fmt.Sprintf("%s shows %v blocks of prompt %d in %d, the engine holds %v", e.name, got, i, space, want)
+			}
 		}
 	}
 	return ""
 }
 
 // depth is how many blocks of a prompt the engine holds from its start on.
-func (e *faultEngine) depth(p *prompt) (out [3]int) {
+func (e *faultEngine) depth(p *prompt, space int) (out [3]int) {
 	for class := range out {
-		for _, node := range p.nodes {
+		for _, at := range e.pagesOf(e.life, p, space) {
 			copies := 0
-			for tier, n := range e.held[e.handle(node)] {
+			for tier, n := range e.cache()[at] {
 				if tier <= class {
 					copies += n
 				}
@@ -347,10 +354,18 @@ func (e *faultEngine) depth(p *prompt) (out [3]int) {
 			if copies == 0 {
 				break
 			}
-			out[class]++
+			out[class] += e.habit().perPage
 		}
 	}
 	return out
+}
+
+// cache is what the process holds.
+func (e *faultEngine) cache() map[entry][crdt.Tiers]int {
+	if e.of != nil {
+		return e.of.held
+	}
+	return e.held
 }
 
 // noHastyLoss checks that what stayed lost is in no live peer's ring

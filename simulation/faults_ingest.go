@@ -17,7 +17,7 @@ type follower struct {
 	track  *follow.Tracker
 	began  int64 // the tracker's time 0, as in follow.Subscriber
 	hold   ingest.Hold
-	knew   uint64 // highest epoch that its peer knew before the last step
+	knew   uint64 // highest epoch that its peer knew when the tracker took the present one
 
 	up     bool
 	conn   int   // numbers connections; what an old one carries is gone
@@ -41,6 +41,12 @@ func (p *faultPeer) reconcile(now int64) {
 	for _, e := range p.run.engines {
 		rank := slices.Index(p.owners(e.stream), p.id)
 		f := p.follows[e.stream]
+		if !p.lists[e.stream] {
+			if f != nil {
+				f.end()
+			}
+			continue
+		}
 		if f != nil {
 			f.hold.Look(rank, now)
 		}
@@ -51,11 +57,16 @@ func (p *faultPeer) reconcile(now int64) {
 			f.connect()
 		case f == nil:
 		case f.hold.Over(false, now):
-			f.conn++
-			f.replay++
-			delete(p.follows, e.stream)
+			f.end()
 		}
 	}
+}
+
+// end lets go of the engine.
+func (f *follower) end() {
+	f.conn++
+	f.replay++
+	delete(f.peer.follows, f.engine.stream)
 }
 
 // hears reports whether the engine's bytes reach the peer.
@@ -155,8 +166,10 @@ func (f *follower) step(ev follow.Event) {
 	k, _ := p.index.Prior(f.engine.stream)
 	prior := follow.Prior{Epoch: k.Epoch, Fence: k.Fence, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS}
 	before := f.track.Epoch()
-	f.knew = max(k.Epoch, k.Fence)
 	out := f.track.Step(now-f.began, prior, ev)
+	if f.track.Epoch() != before {
+		f.knew = max(k.Epoch, k.Fence)
+	}
 	p.run.oneName(f, before, &prior, &out)
 	if out.Opened {
 		p.run.trace(p.name, "names process %d of %s epoch %d", f.engine.life, f.engine.name, out.Epoch)

@@ -305,7 +305,7 @@ func cleared() []byte {
 func (r *faultRun) everything(e *faultEngine) crdt.Slot {
 	var b crdt.Builder
 	b.Clear()
-	e.held, e.order = map[uint64][crdt.Tiers]int{}, nil
+	e.empty()
 	for i := range r.library.prompts {
 		e.serve(&b, &r.library.prompts[i])
 	}

@@ -59,7 +59,11 @@ func (r *faultRun) noRelay(x *faultPeer) {
 func (r *faultRun) checkRegisters(x *faultPeer) {
 	held := map[crdt.PeerID]bool{}
 	for _, l := range x.loads.AllLoads(nil) {
-		held[l.Peer] = true
+		for _, reg := range l.Loads {
+			if !r.engineOf(reg.Replica).gone { // with it go its registers
+				held[l.Peer] = true
+			}
+		}
 	}
 	r.checked("Cleanup")
 	for slot, s := range x.sees {

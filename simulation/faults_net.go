@@ -16,6 +16,9 @@ type network struct {
 	jitterMs int64
 	cuts     map[[2]int]int // direction -> cuts in force
 	slow     map[int]float64
+	choked   map[[2]int]int // direction -> slow readers in force
+	late     func()         // told of a frame that waited long behind others
+	torn     func()         // told of one that its connection's end cut off
 	conns    gossip.Conn
 	pipes    []*pipe
 	bytes    uint64
@@ -42,7 +45,7 @@ type pipeEnd struct {
 func newNetwork(a *agenda, cfg *FaultConfig, seed uint64) *network {
 	return &network{
 		agenda: a, rng: rand.New(rand.NewPCG(seed, 0x4e7)), delayMs: cfg.DelayMs, jitterMs: cfg.JitterMs,
-		cuts: map[[2]int]int{}, slow: map[int]float64{}, sent: map[string]gossip.Traffic{},
+		cuts: map[[2]int]int{}, slow: map[int]float64{}, choked: map[[2]int]int{}, sent: map[string]gossip.Traffic{},
 	}
 }
 
@@ -66,7 +69,8 @@ func (n *network) both(i, j int) bool { return n.passes(i, j) && n.passes(j, i) 
 func (n *network) release() {
 	for _, p := range n.pipes {
 		for _, e := range p.ends {
-			if len(e.held) == 0 || !n.passes(e.peer.slot, e.other.peer.slot) {
+			from, to := e.peer.slot, e.other.peer.slot
+			if len(e.held) == 0 || !n.passes(from, to) || n.choked[[2]int{from, to}] > 0 {
 				continue
 			}
 			held := e.held
@@ -133,16 +137,41 @@ func (n *network) send(x *faultPeer, s gossip.Send) {
 // deliver does something at the other end, after all that was sent before.
 func (n *network) deliver(e *pipeEnd, do func()) {
 	from, to := e.peer.slot, e.other.peer.slot
-	if !n.passes(from, to) || len(e.held) > 0 {
-		e.held = append(e.held, func() { n.deliver(e, do) })
+	slow := n.choked[[2]int{from, to}] > 0
+	if !slow && len(e.held) == 0 && n.passes(from, to) {
+		n.plan(e, do)
 		return
 	}
-	e.lastAt = max(e.lastAt, n.now+n.delay(from, to))
+	since := n.now
+	e.held = append(e.held, func() {
+		if slow && n.now > since+chokedLateMs {
+			n.late()
+		}
+		n.plan(e, do)
+	})
+}
+
+// plan lets something happen at the other end one delay from now.
+func (n *network) plan(e *pipeEnd, do func()) {
+	e.lastAt = max(e.lastAt, n.now+n.delay(e.peer.slot, e.other.peer.slot))
 	n.after(e.lastAt-n.now, func() {
 		if e.pipe.open {
 			do()
 		}
 	})
+}
+
+// sip takes one frame of each connection in a direction that is read slowly.
+func (n *network) sip(from, to int) {
+	for _, p := range n.pipes {
+		for _, e := range p.ends {
+			if e.peer.slot == from && e.other.peer.slot == to && len(e.held) > 0 && n.passes(from, to) {
+				next := e.held[0]
+				e.held = e.held[1:]
+				next()
+			}
+		}
+	}
 }
 
 // hangup closes a connection from one end; the other hears of it in order, or
@@ -181,6 +210,11 @@ func (n *network) breakPipes(match func(x, y *faultPeer) bool) {
 // end closes a pipe and forgets it.
 func (n *network) end(p *pipe) {
 	p.open = false
+	for _, e := range p.ends {
+		if len(e.held) > 0 && n.choked[[2]int{e.peer.slot, e.other.peer.slot}] > 0 {
+			n.torn()
+		}
+	}
 	kept := n.pipes[:0]
 	for _, q := range n.pipes {
 		if q.open {

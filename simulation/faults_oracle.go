@@ -9,26 +9,25 @@ import (
 // on, leaving out what a context does not know. It shares no code with crdt's
 // streams or the index, but the packed form of a slot.
 type oracle struct {
-	root  radix.Key
 	h     *radix.Hasher
-	facts map[uint64]*oracleFact
-	ever  map[uint64]bool        // handles some known slot stored
-	loose map[uint64]*oracleFact // told and not linked; may hold facts that are gone
+	facts map[entry]*oracleFact
+	ever  map[entry]bool        // what some known slot stored
+	loose map[entry]*oracleFact // told and not linked; may hold facts that are gone
 }
 
 type oracleFact struct {
 	copies [crdt.Tiers]uint8
 	seq    uint64
-	told   bool // its tokens and parent are known
-	hash   radix.TokenHash
-	parent uint64
+	told   bool              // its tokens and parent are known
+	hash   []radix.TokenHash // of its blocks
+	parent entry
 	linked bool
 	key    radix.Key
 }
 
 // foldKnown folds the slots of a log that a context knows, up to a slot.
 func (l *library) foldKnown(log []crdt.Slot, c *crdt.Context, upTo uint64) *oracle {
-	o := &oracle{root: l.root, h: l.hasher, facts: map[uint64]*oracleFact{}, ever: map[uint64]bool{}, loose: map[uint64]*oracleFact{}}
+	o := &oracle{h: l.hasher, facts: map[entry]*oracleFact{}, ever: map[entry]bool{}, loose: map[entry]*oracleFact{}}
 	for i := range log {
 		if log[i].Seq <= upTo && c.Knows(log[i].Seq) {
 			o.fold(&log[i])
@@ -39,14 +38,15 @@ func (l *library) foldKnown(log []crdt.Slot, c *crdt.Context, upTo uint64) *orac
 
 func (o *oracle) fold(s *crdt.Slot) {
 	err := s.Ops(func(op *crdt.Op) bool {
-		switch op.Kind {
-		case crdt.OpClear:
+		switch {
+		case op.Kind == crdt.OpClear:
 			clear(o.facts)
-		case crdt.OpRemove:
+		case !op.Main:
+		case op.Kind == crdt.OpRemove:
 			for i := range op.Handles.Len() {
-				o.remove(op, op.Handles.At(i))
+				o.removeAll(op, op.Handles.At(i))
 			}
-		case crdt.OpStore:
+		default:
 			o.store(op, s.Seq)
 		}
 		return true
@@ -56,7 +56,21 @@ func (o *oracle) fold(s *crdt.Slot) {
 	}
 }
 
-func (o *oracle) remove(op *crdt.Op, h uint64) {
+// removeAll removes what an op means by a handle: one entry or those of all
+// spaces.
+func (o *oracle) removeAll(op *crdt.Op, handle uint64) {
+	if !op.AnySpace {
+		o.remove(op, entry{handle, op.Space})
+		return
+	}
+	for at := range o.facts {
+		if at.handle == handle {
+			o.remove(op, at)
+		}
+	}
+}
+
+func (o *oracle) remove(op *crdt.Op, h entry) {
 	f := o.facts[h]
 	if f == nil {
 		return
@@ -72,9 +86,9 @@ func (o *oracle) remove(op *crdt.Op, h uint64) {
 }
 
 func (o *oracle) store(op *crdt.Op, seq uint64) {
-	parent, rooted := op.Parent, !op.HasParent
+	parent, rooted := entry{op.Parent, op.Space}, !op.HasParent
 	for i := range op.Handles.Len() {
-		h := op.Handles.At(i)
+		h := entry{op.Handles.At(i), op.Space}
 		o.ever[h] = true
 		f := o.facts[h]
 		if f == nil {
@@ -87,10 +101,13 @@ func (o *oracle) store(op *crdt.Op, seq uint64) {
 		} else if !op.Reuse { // a report is no second copy
 			f.copies[op.Tier]++
 		}
-		if op.PerPage == 1 {
-			f.told, f.parent, f.hash = true, parent, radix.TokenHash(op.Hashes.At(i))
+		if op.PerPage > 0 {
+			f.told, f.parent, f.hash = true, parent, nil
+			for k := range op.PerPage {
+				f.hash = append(f.hash, radix.TokenHash(op.Hashes.At(i*op.PerPage+k)))
+			}
 			if rooted {
-				o.link(h, f, o.root)
+				o.link(h, f, radix.Key(op.Root))
 			} else if p := o.facts[parent]; p != nil && p.linked {
 				o.link(h, f, p.key)
 			}
@@ -103,11 +120,14 @@ func (o *oracle) store(op *crdt.Op, seq uint64) {
 }
 
 // link gives a fact its key, and then its children.
-func (o *oracle) link(h uint64, f *oracleFact, parent radix.Key) {
+func (o *oracle) link(h entry, f *oracleFact, parent radix.Key) {
 	if f.linked {
 		return
 	}
-	f.linked, f.key = true, o.h.Chain(parent, f.hash)
+	f.linked, f.key = true, parent
+	for _, t := range f.hash {
+		f.key = o.h.Chain(f.key, t)
+	}
 	delete(o.loose, h)
 	for c, child := range o.loose {
 		if child.parent == h && o.facts[c] == child {
@@ -119,39 +139,30 @@ func (o *oracle) link(h uint64, f *oracleFact, parent radix.Key) {
 // sum is what crdt.Sum must say of these facts.
 func (o *oracle) sum() (count, facts uint64) {
 	for h, f := range o.facts {
-		facts ^= crdt.FactHash(h, 0, crdt.NewMeta(f.seq, f.copies[0], f.copies[1], f.copies[2]))
+		facts ^= crdt.FactHash(h.handle, h.space, crdt.NewMeta(f.seq, f.copies[0], f.copies[1], f.copies[2]))
 	}
 	return uint64(len(o.facts)), facts
 }
 
 // depths are how many blocks of a prompt are held from its start on, per class
-// of tiers, by the handles that a process gives them. With strict
-// only those count whose key can be known.
-func (o *oracle) depths(life int, p *prompt, strict bool) (gpu, cpu, any int) {
-	n := [crdt.Tiers]int{-1, -1, -1}
-	for i, node := range p.nodes {
-		for class := range n {
-			if n[class] < 0 && !o.holds(life, node, class, strict) {
-				n[class] = i
+// of tiers, page by page of a process. With strict only those count whose key can
+// be known.
+func (o *oracle) depths(pages []entry, perPage int, strict bool) (out [crdt.Tiers]int) {
+	for class := range out {
+		for _, at := range pages {
+			f := o.facts[at]
+			if f == nil || strict && !f.linked || !o.anyOf(f, class) {
+				break
 			}
+			out[class] += perPage
 		}
 	}
-	for class := range n {
-		if n[class] < 0 {
-			n[class] = len(p.nodes)
-		}
-	}
-	return n[0], n[1], n[2]
+	return out
 }
 
-func (o *oracle) holds(life int, node uint64, class int, strict bool) bool {
-	f := o.facts[handleIn(life, node)]
-	return f != nil && (f.linked || !strict) && o.anyOf(f, class)
-}
-
-// stored reports whether some known slot stored a block.
-func (o *oracle) stored(life int, node uint64) bool {
-	return o.ever[handleIn(life, node)]
+// stored reports whether some known slot stored the page of a block.
+func (o *oracle) stored(pages []entry, perPage, block int) bool {
+	return block/perPage < len(pages) && o.ever[pages[block/perPage]]
 }
 
 func (o *oracle) anyOf(f *oracleFact, class int) bool {

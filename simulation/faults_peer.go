@@ -7,6 +7,7 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	realindex "github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/pick"
 )
@@ -42,6 +43,8 @@ type faultPeer struct {
 	elders  elders
 	follows map[crdt.StreamID]*follower
 	losses  gossip.Losses
+	lists   map[crdt.StreamID]bool // replicas
+	leaving ingest.Departures
 	checked map[crdt.StreamID]*checkedStream
 }
 
@@ -59,12 +62,13 @@ func (r *faultRun) boot(slot int) *faultPeer {
 	}
 	p.index = realindex.New(realindex.Config{Hasher: r.library.hasher, RingBytes: r.cfg.RingBytes, Predictions: r.cfg.predictions})
 	p.loads = load.New(p.id, p.now)
+	p.list(func(e *faultEngine) bool { return !e.gone })
 	grace := int64(0)
 	if len(r.peers) == 0 {
 		grace = 1 // it founds the mesh
 	}
 	core, err := gossip.New(gossip.Config{
-		Self: p.id, Name: p.name, Label: "faults", Fingerprint: r.library.hasher.Fingerprint(), State: pick.State{Index: p.index, Table: p.loads}, Rand: rng, JoinGrace: grace,
+		Self: p.id, Name: p.name, Label: "faults", Fingerprint: r.library.hasher.Fingerprint(), State: pick.State{Index: p.index, Table: p.loads, Wants: p.leaving.Wants}, Wants: p.leaving.Wants, Rand: rng, JoinGrace: grace,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("invariant: %v", err))
@@ -184,6 +188,7 @@ func (p *faultPeer) house() {
 	for p.index.Maintain(now, 4096) {
 	}
 	p.loads.Decay(now)
+	p.forgetDeparted(now)
 	p.reconcile(now)
 	p.declare(now)
 	for _, e := range p.run.engines {

@@ -7,8 +7,7 @@ import (
 )
 
 // RandomFaults draws a schedule over d for a mesh of peers and replicas: one
-// to three a second, of every kind. An engine restarts at most twice: a third
-// restart in a minute is a quarantine, not a fault to recover from.
+// to three a second, of every kind, and some of Corners.
 func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 	g := &faultDraw{rng: rand.New(rand.NewPCG(seed, 0xfa017)), peers: peers, replicas: replicas, span: d}
 	var out []Fault
@@ -16,6 +15,7 @@ func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 		out = append(out, g.draw())
 	}
 	out = append(out, g.forGood(rand.New(rand.NewPCG(seed, 0x5e7e8)))...)
+	out = append(out, g.corners(rand.New(rand.NewPCG(seed, 0xc0e4)))...)
 	slices.SortStableFunc(out, func(a, b Fault) int { return int(a.At - b.At) })
 	return out
 }

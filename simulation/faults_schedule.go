@@ -20,7 +20,8 @@ type Fault struct {
 	Other  string        // the second one of cut, sever, break and suspect; a replica may be cut off too
 	OneWay bool          // cut a>b
 	Target string        // r0, r1, … where the verb wants a replica
-	Factor float64       // slow: times; drop-events and repeat-events: share of batches
+	Factor float64       // slow: times; drop-events and repeat-events: share of batches; clears: batches
+	Habit  string        // become: one of habitNames
 	Skew   time.Duration // skew: clock minus true time; clock: what it is set by
 }
 
@@ -42,10 +43,18 @@ type Fault struct {
 //	drop-events r0 .1  share of its batches each listener misses, replays too
 //	repeat-events r0 .1 share that comes twice, late
 //	lose r0            an owner declares lost what is missing, asking nobody
+//	choke a>b          b reads what a sends slowly; at the end what waits may be torn off
+//	half r0            one half of the mesh hears it, the other one neither it nor them
+//	clears r0 1000     so many batches in a row that each clear a thousand times
+//	become r0 pages    it restarts as an engine with pages of several grid blocks,
+//	                   salts, same-handles in all processes, or a disk
+//	twice r0 r1        r1 is another URL of r0's process from now on
+//	depart r0          it leaves for good; peers stop listing it within 6 s of each other
 func FaultVerbs() []string {
 	return []string{
 		"cut", "sever", "break", "slow", "stall", "kill", "drain", "join", "suspect", "skew",
 		"restart", "clock", "drop-events", "repeat-events", "lose",
+		"choke", "half", "clears", "become", "twice", "depart",
 	}
 }
 
@@ -55,6 +64,7 @@ const (
 	maxFaultAt   = 24 * time.Hour
 	maxSlow      = 1000.0
 	maxFaultSkew = time.Hour
+	maxClears    = 100_000
 )
 
 // ParseFaults reads one fault a line: at=12s for=10s cut a b. Empty lines and
@@ -121,8 +131,10 @@ func parseFault(words []string) (f Fault, err error) {
 // args reads what follows the verb.
 func (f *Fault) args(args []string) error {
 	switch f.Verb {
-	case "cut", "sever", "break", "suspect":
+	case "cut", "sever", "break", "suspect", "choke":
 		return f.pair(args)
+	case "become", "twice":
+		return f.ofReplica(args)
 	case "join":
 		return count(args, 0, "join")
 	case "stall", "kill", "drain":
@@ -131,7 +143,7 @@ func (f *Fault) args(args []string) error {
 		}
 		f.Peer = args[0]
 		return wantPeer(f.Peer)
-	case "restart", "lose":
+	case "restart", "lose", "half", "depart":
 		if err := count(args, 1, f.Verb+" REPLICA"); err != nil {
 			return err
 		}
@@ -160,8 +172,40 @@ func (f *Fault) args(args []string) error {
 		}
 		f.Factor = share
 		return wantReplica(f.Target)
+	case "clears":
+		if err := count(args, 2, f.Verb+" REPLICA BATCHES"); err != nil {
+			return err
+		}
+		f.Target = args[0]
+		n, err := strconv.ParseUint(args[1], 10, 32)
+		if err != nil || n > maxClears {
+			return fmt.Errorf("%q: want a number of batches, at most %d", args[1], maxClears)
+		}
+		f.Factor = float64(n)
+		return wantReplica(f.Target)
 	}
 	return fmt.Errorf("unknown fault %q: want one of %s", f.Verb, strings.Join(FaultVerbs(), ", "))
+}
+
+// ofReplica reads what a replica becomes, or whose process it is.
+func (f *Fault) ofReplica(args []string) error {
+	if err := count(args, 2, f.Verb+" REPLICA HABIT, or twice REPLICA REPLICA"); err != nil {
+		return err
+	}
+	f.Target = args[0]
+	if err := wantReplica(f.Target); err != nil {
+		return err
+	}
+	if f.Verb == "become" {
+		if f.Habit = args[1]; !slices.Contains(habitNames, f.Habit) {
+			return fmt.Errorf("%q: want one of %s", f.Habit, strings.Join(habitNames, ", "))
+		}
+		return nil
+	}
+	if f.Other = args[1]; f.Other == f.Target {
+		return fmt.Errorf("twice %s with itself", f.Other)
+	}
+	return wantReplica(f.Other)
 }
 
 func (f *Fault) measuredPeer(args []string) error {
@@ -205,8 +249,8 @@ func (f *Fault) pair(args []string) error {
 		return fmt.Errorf("%s %s with itself", f.Verb, f.Peer)
 	case f.Verb == "break" && oneWay:
 		return errors.New("a connection breaks both ways")
-	case f.Verb == "suspect" && !oneWay:
-		return errors.New("want suspect a>b")
+	case (f.Verb == "suspect" || f.Verb == "choke") && !oneWay:
+		return fmt.Errorf("want %s a>b", f.Verb)
 	}
 	return nil
 }
@@ -271,7 +315,7 @@ func (f Fault) String() string {
 	}
 	s += " " + f.Verb
 	switch f.Verb {
-	case "cut", "sever", "break", "suspect":
+	case "cut", "sever", "break", "suspect", "choke":
 		if f.OneWay {
 			return s + " " + f.Peer + ">" + f.Other
 		}
@@ -288,6 +332,10 @@ func (f Fault) String() string {
 		return s + " " + f.Target + " " + strconv.FormatFloat(f.Factor, 'g', -1, 64)
 	case "join":
 		return s
+	case "clears":
+		return s + " " + f.Target + " " + strconv.Itoa(int(f.Factor))
+	case "become", "twice":
+		return s + " " + f.Target + " " + f.Habit + f.Other
 	}
 	return s + " " + f.Peer + f.Target
 }

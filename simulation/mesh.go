@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/banyan-llm/banyan/radix"
@@ -119,7 +120,19 @@ func meshFaults(cfg Config, f FaultConfig) (FaultConfig, error) {
 	if f.Duration == 0 {
 		f.Duration = lastArrival(cfg)
 	}
+	if f.Faults == nil && f.Peers > 0 && f.Replicas > 0 {
+		f.Faults = slices.DeleteFunc(RandomFaults(f.Seed, f.Peers, f.Replicas, f.Duration), ofEngines)
+	}
+	if i := slices.IndexFunc(f.Faults, ofEngines); i >= 0 {
+		return f, fmt.Errorf("%q: engines that serve a workload cannot %s", f.Faults[i], f.Faults[i].Verb)
+	}
 	return f.complete()
+}
+
+// ofEngines reports whether a fault is in what engines say: those of a workload
+// say what they compute.
+func ofEngines(f Fault) bool {
+	return slices.Contains([]string{"become", "clears", "twice", "depart"}, f.Verb)
 }
 
 // lastArrival is when the workload's last request comes at the earliest.

@@ -151,14 +151,14 @@ func (g *meshEngine) stored(e *replica.KVEvent) {
 	handles := make([]uint64, len(e.Keys))
 	for i, node := range e.Keys {
 		handles[i] = g.handle(node)
-		g.held[handles[i]] = [crdt.Tiers]int{crdt.TierGPU: 1}
+		g.held[entry{handle: handles[i]}] = [crdt.Tiers]int{crdt.TierGPU: 1}
 	}
 	g.batch.Store(op, handles, e.Keys)
 }
 
 func (g *meshEngine) removed(node uint64) {
 	h := g.handle(node)
-	delete(g.held, h)
+	delete(g.held, entry{handle: h})
 	g.batch.Remove(crdt.Op{Mode: g.mode, Tier: crdt.TierGPU, Main: true}, []uint64{h})
 }
 

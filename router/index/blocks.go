@@ -196,11 +196,8 @@ func (b *blocks) store(op *crdt.Op, seq uint64, above bool) {
 	}
 	parent := b.effective(op.Parent, op.Space)
 	key, ok := b.keyOf(parent)
-	switch {
-	case op.Inside:
+	if op.Inside {
 		ok = b.loose[parent] == nil // its run's other parts may have been linked since
-	case !ok && op.Space != 0:
-		key, ok = b.keyOf(op.Parent)
 	}
 	if ok {
 		b.storeRun(key, op.PerPage, handles, op.Hashes, put)

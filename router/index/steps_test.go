@@ -107,6 +107,28 @@ func TestStepsLinkWhatTheWholeFoldLinks(t *testing.T) {
 	})
 }
 
+// TestASaltedRunHangsBelowNoNamesake: SGLang leaves the salt out of its hash, so
+// the handle of a parent that is not known under a salt may be known without one.
+// What hangs below it under the salt is no block of prompts without.
+func TestASaltedRunHangsBelowNoNamesake(t *testing.T) {
+	x := newTestIndex()
+	defer x.Close()
+	plain := chainSlot(t, 1, 1, 1)
+	give(x, 1, plain)
+	var op crdt.Op
+	plain.First(&op)
+	var b crdt.Builder
+	b.Store(crdt.Op{Main: true, PerPage: 1, Space: 9, HasParent: true, Parent: op.Handles.At(0)}, []uint64{1001}, []uint64{1})
+	s, err := b.Slot(2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	give(x, 2, s)
+	if n := x.Stats().Loose; n != 1 {
+		t.Errorf("%d loose, want the salted block: its parent under the salt is not known", n)
+	}
+}
+
 // TestARunInASpaceGoesOnInIt cuts a run whose blocks have namesakes without a
 // space: what is cut hangs below its own blocks.
 func TestARunInASpaceGoesOnInIt(t *testing.T) {
