@@ -35,23 +35,22 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, s 
 	case body.Endpoint.Salted():
 		q.Text = body.AppendCanonical
 	}
-	// The Responses API adds up the prompts of all its turns; of batches the
-	// usage is that of all prompts.
-	pr := &prompt{uncached: body.Uncached(), keys: p.tokens.Keys(ctx, &q), single: body.Prompt.Count <= 1 && (body.Endpoint == openai.Chat || body.Endpoint == openai.Completions)}
+	pr := &prompt{uncached: body.Uncached(), keys: p.tokens.Keys(ctx, &q), single: body.OnePrompt()}
 	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()
 }
 
 // askOf rewrites bodies for the rungs of engines, by endpoint.
-var askOf = func() map[openai.Endpoint]func(token.Rung, string, []byte) ([]byte, string) {
-	out := map[openai.Endpoint]func(token.Rung, string, []byte) ([]byte, string){}
+var askOf = func() map[openai.Endpoint]func(token.Rung, string, []byte) (token.Question, string) {
+	out := map[openai.Endpoint]func(token.Rung, string, []byte) (token.Question, string){}
 	for e := range asks {
-		out[e] = func(rung token.Rung, engine string, body []byte) ([]byte, string) {
+		out[e] = func(rung token.Rung, engine string, body []byte) (token.Question, string) {
 			if rung == token.Render {
-				return openai.RenderBody(e, body), ""
+				return token.Question{Forms: [][]byte{openai.RenderBody(e, body)}}, ""
 			}
-			return openai.TokenizeBody(e, engine, body)
+			p, why := openai.TokenizeBody(e, engine, body)
+			return token.Question{Forms: p.Forms, Converted: p.Converted, Shape: uint16(p.Shape), Twin: p.Twin, Cut: (*token.Cut)(p.Cut)}, why
 		}
 	}
 	return out

@@ -71,7 +71,7 @@ func (e *vllm) start(t *testing.T) {
 		"--block-size", strconv.Itoa(vllmPage), "--num-gpu-blocks-override", strconv.Itoa(vllmPages),
 		"--enforce-eager", "--distributed-executor-backend", "uni", "--max-num-seqs", "32",
 		"--enable-lora", "--max-lora-rank", "8", "--lora-modules", "lora=" + filepath.Join(e.folder, "lora"),
-		"--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+		"--chat-template", filepath.Join("testdata", "vllm", "template.jinja"), "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
 		"--enable-prompt-tokens-details", "--kv-events-config", string(events),
 	}, e.flags...)...)
 	for _, v := range os.Environ() {

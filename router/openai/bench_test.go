@@ -76,3 +76,33 @@ func BenchmarkStreamChunk(b *testing.B) {
 		b.Fatal("no token seen")
 	}
 }
+
+// BenchmarkTokenizeBody is what it costs to write a prompt as a tokenizer
+// endpoint takes it: Messages and Responses become chats.
+func BenchmarkTokenizeBody(b *testing.B) {
+	for _, size := range []struct {
+		name       string
+		characters int
+	}{{"1k", 1000}, {"100k", 100_000}} {
+		text := strings.Repeat(`Some words of a prompt, \"quoted\".\n`, size.characters/35/4)
+		block := `{"type":"text","text":"` + text + `"}`
+		for _, c := range []struct {
+			endpoint Endpoint
+			body     string
+		}{
+			{Chat, `{"model":"m","messages":[{"role":"system","content":"` + text + `"},{"role":"user","content":"` + text + text + text + `"}]}`},
+			{Messages, `{"model":"m","system":[` + block + `],"messages":[{"role":"user","content":[` + block + `,` + block + `]},{"role":"assistant","content":[{"type":"tool_use","id":"i","name":"n","input":{"text":"` + text + `"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":"x"}]}]}`},
+			{Responses, `{"model":"m","instructions":"` + text + `","input":[{"role":"user","content":"` + text + `"},{"role":"assistant","content":"` + text + `"},{"role":"user","content":"` + text + `"}]}`},
+		} {
+			b.Run(c.endpoint.Path()+"/"+size.name, func(b *testing.B) {
+				b.SetBytes(int64(len(c.body)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, why := TokenizeBody(c.endpoint, "vllm", []byte(c.body)); why != "" {
+						b.Fatal(why)
+					}
+				}
+			})
+		}
+	}
+}

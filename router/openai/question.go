@@ -25,18 +25,32 @@ var templateFields = []string{"documents", "reasoning_effort"}
 // TokenizeBody rewrites a PromptBody for an engine's tokenizer endpoint, so
 // that its tokens are those of the request itself, or says why that cannot be.
 // engine is vllm, sglang or trtllm. O(len(body)).
-func TokenizeBody(endpoint Endpoint, engine string, body []byte) (ask []byte, why string) {
+func TokenizeBody(endpoint Endpoint, engine string, body []byte) (p Plain, why string) {
 	o, err := parseObject(body, 0)
 	if err != nil {
-		return nil, "it is no object"
+		return p, "it is no object"
 	}
-	switch endpoint {
-	case Completions:
-		return plainCompletion(&o, engine)
-	case Chat:
-		return plainChat(&o, engine)
+	var ask []byte
+	switch vllm := engine == "vllm" || engine == ""; {
+	case endpoint == Completions:
+		ask, why = plainCompletion(&o, engine)
+	case endpoint == Chat:
+		ask, why = plainChat(&o, engine)
+	case vllm && endpoint == Messages:
+		return plainMessages(&o)
+	case vllm && endpoint == Responses:
+		return plainResponses(&o)
+	default:
+		why = "its API has no tokenizer endpoint"
 	}
-	return nil, "its API has no tokenizer endpoint"
+	if why != "" {
+		return p, why
+	}
+	cut, why := cutOf(&o, engine, ask)
+	if why != "" {
+		return p, why
+	}
+	return Plain{Forms: [][]byte{ask}, Cut: cut}, ""
 }
 
 // RenderBody completes a PromptBody for vLLM's render endpoints: Messages must
@@ -66,7 +80,7 @@ func (o *object) given(name string) bool {
 }
 
 func plainCompletion(o *object, engine string) ([]byte, string) {
-	for _, name := range []string{"suffix", "truncate_prompt_tokens", "prompt_embeds"} {
+	for _, name := range []string{"suffix", "prompt_embeds"} {
 		if o.given(name) {
 			return nil, "it has the field " + name
 		}
@@ -166,9 +180,6 @@ func partType(value []byte) string {
 }
 
 func vllmChat(o *object, messages []byte) ([]byte, string) {
-	if o.given("truncate_prompt_tokens") {
-		return nil, "it has the field truncate_prompt_tokens"
-	}
 	out := object{members: make([]member, 0, len(vllmChatFields))}
 	for _, name := range vllmChatFields {
 		if v := o.get(name); v != nil {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -17,7 +18,7 @@ func TestTokenizeBody(t *testing.T) {
 		"the first of a batch": {Completions, "vllm", `{"model":"m","prompt":[ "a\n","b"],"add_special_tokens":false}`, `{"model":"m","prompt":"a\n","add_special_tokens":false}`, ""},
 		"SGLang's completions know no special tokens": {Completions, "sglang", `{"prompt":"a","add_special_tokens":false}`, `{"prompt":"a"}`, ""},
 		"a suffix":        {Completions, "vllm", `{"prompt":"a","suffix":"b"}`, "", "suffix"},
-		"cut prompts":     {Completions, "vllm", `{"prompt":"a","truncate_prompt_tokens":5}`, "", "truncate_prompt_tokens"},
+		"cut prompts":     {Completions, "sglang", `{"prompt":"a","truncate_prompt_tokens":5}`, "", "truncate_prompt_tokens"},
 		"null is nothing": {Completions, "vllm", `{"prompt":"a","suffix":null}`, `{"prompt":"a"}`, ""},
 		"token ids":       {Completions, "vllm", `{"prompt":[1,2]}`, "", "no text"},
 		"a chat": {
@@ -35,17 +36,18 @@ func TestTokenizeBody(t *testing.T) {
 		"text in parts":                        {Chat, "vllm", `{"messages":[{"content":[{"type":"text","text":"a"}]}]}`, `{"messages":[{"content":[{"type":"text","text":"a"}]}]}`, ""},
 		"an image":                             {Chat, "vllm", `{"messages":[{"content":"a"},{"content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"u"}}]}]}`, "", "image_url"},
 		"a part of no type":                    {Chat, "sglang", `{"messages":[{"content":[{"text":"a"}]}]}`, "", "without a type"},
-		"a cut chat":                           {Chat, "vllm", `{"messages":[],"truncate_prompt_tokens":5}`, "", "truncate_prompt_tokens"},
+		"a cut chat":                           {Chat, "trtllm", `{"messages":[],"truncate_prompt_tokens":5}`, "", "truncate_prompt_tokens"},
 		"SGLang takes the chat":                {Chat, "sglang", `{"model":"m","messages":[],"reasoning_effort":"low","add_generation_prompt":false,"add_special_tokens":true,"x":1}`, `{"model":"m","messages":[],"reasoning_effort":"low","x":1}`, ""},
 		"TensorRT-LLM takes messages alone":    {Chat, "trtllm", `{"model":"m","messages":[],"tool_choice":"auto"}`, `{"model":"m","messages":[]}`, ""},
 		"TensorRT-LLM takes no tools":          {Chat, "trtllm", `{"messages":[],"tools":[{}]}`, "", "tools"},
 		"TensorRT-LLM takes no special switch": {Completions, "trtllm", `{"prompt":"a","add_special_tokens":false}`, "", "add_special_tokens"},
 		"no messages":                          {Chat, "vllm", `{"prompt":"a"}`, "", "no messages"},
-		"another API":                          {Responses, "vllm", `{"input":"a"}`, "", "no tokenizer endpoint"},
+		"another API":                          {Responses, "sglang", `{"input":"a"}`, "", "no tokenizer endpoint"},
 		"no object":                            {Chat, "vllm", `[]`, "", "no object"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, why := TokenizeBody(c.endpoint, c.engine, []byte(c.body))
+			p, why := TokenizeBody(c.endpoint, c.engine, []byte(c.body))
+			got := bytes.Join(p.Forms, nil)
 			if string(got) != c.want || (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
 				t.Errorf("%s\n got %s (%s)\nwant %s (%s)", c.body, got, why, c.want, c.why)
 			}

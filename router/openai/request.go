@@ -42,6 +42,25 @@ func (r *Request) Uncached() bool {
 	return r.promptLogprobs || r.echo && r.logprobs && r.Endpoint == Completions
 }
 
+// OnePrompt reports whether the usage of an answer tells the length of the one
+// prompt in the body: of a batch it is that of all prompts, and of a response
+// whose tools the server runs itself that of all turns.
+func (r *Request) OnePrompt() bool {
+	if r.Endpoint == Responses && r.Tools != nil {
+		own := false
+		_, _ = eachElement(r.Tools, 0, 1, func(tool []byte) error {
+			own = own || string(memberOf(tool, "type")) != `"function"`
+			return nil
+		})
+		return !own
+	}
+	switch r.Endpoint {
+	case Chat, Completions, Messages, Responses:
+		return r.Prompt.Count <= 1
+	}
+	return false
+}
+
 // Parse reads one body. It refuses only what no engine would parse, or what two
 // parsers may read differently; what fields hold is the engine's to judge. The
 // error, if any, is an *Error that names the field. The Request keeps body: do

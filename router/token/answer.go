@@ -11,6 +11,7 @@ import (
 type rendered struct {
 	tokens []uint32
 	spans  []span
+	most   int // tokens the model takes, 0 if not told
 }
 
 // maxTokenID is above every vocabulary there is (the largest have some 300,000
@@ -38,6 +39,7 @@ func decode(raw []byte) (rendered, error) {
 		TokenIDs json.RawMessage `json:"token_ids"`
 		Tokens   json.RawMessage `json:"tokens"`
 		Count    *int            `json:"count"`
+		Most     int             `json:"max_model_len"`
 		Features *features       `json:"features"`
 	}
 	if err := json.Unmarshal(raw, &shape); err != nil {
@@ -47,6 +49,7 @@ func decode(raw []byte) (rendered, error) {
 	if ids == nil {
 		ids = shape.Tokens
 	}
+	r.most = shape.Most
 	var err error
 	if r.tokens, err = parseIDs(ids); err != nil {
 		return r, err

@@ -10,9 +10,14 @@
 //
 //	ids given > render server > replica: render > /tokenize > text
 //
+// /tokenize takes completions and chats alone, so Messages and Responses are
+// rewritten into the chats that the engine makes of them. That is proven before
+// it is believed where the engine counts the tokens of a request without
+// answering it (Messages), else by the first answer (see question.go).
+//
 // A rung that is not there (403, 404, 405, 501), refuses its first prompts,
 // answers what is no list of ids, or counts other tokens than the engine then
-// uses (Verify) is left alone for a minute, or until the replica comes up
+// uses (Verify; a conversion at the first difference) is left alone for a minute, or until the replica comes up
 // again. A replica that fails or is late is left alone for seconds. An answer
 // that comes too late is kept for the next equal question.
 //

@@ -28,6 +28,7 @@ var (
 	errStrange  = errors.New("the answer is no list of token ids")
 	errFailed   = errors.New("the engine fails")
 	errShape    = errors.New("no endpoint takes such a prompt")
+	errDiffers  = errors.New("the engine counts other tokens")
 )
 
 // refusal is a 4xx of a server: kind is errMissing or errRejected.
@@ -46,6 +47,9 @@ type source struct {
 	rung   int // of the ladder
 	name   Rung
 	id     identity
+	// converted says that the router rewrote the prompt as it believes that the
+	// engine does.
+	converted bool
 }
 
 // askAll asks one server after the other until one answers or says that the
@@ -62,7 +66,7 @@ func (t *Tokenizer) askAll(ctx context.Context, q *Query, body []byte, open [][m
 		a, err = t.climb(ctx, q, o, body, open[i])
 		inTime := late.Stop()
 		switch {
-		case err == nil || errors.Is(err, errRejected) || errors.Is(err, errShape) || errors.Is(err, errMissing):
+		case err == nil || errors.Is(err, errRejected) || errors.Is(err, errShape) || errors.Is(err, errDiffers) || errors.Is(err, errMissing):
 			if inTime {
 				t.abilities.answered(o)
 			}
@@ -84,7 +88,7 @@ func (t *Tokenizer) climb(ctx context.Context, q *Query, o *Oracle, body []byte,
 		if !open[i] {
 			continue
 		}
-		ask, why := body, ""
+		ask, why := Question{Forms: [][]byte{body}}, ""
 		if q.Ask != nil {
 			ask, why = q.Ask(s.rung, o.Engine, body)
 		}
@@ -92,16 +96,16 @@ func (t *Tokenizer) climb(ctx context.Context, q *Query, o *Oracle, body []byte,
 			worst = nearest(worst, fmt.Errorf("%w: %s", errShape, why))
 			continue
 		}
-		r, err := t.post(ctx, o, s.path, ask)
+		r, err := t.question(ctx, o, q.Kind, i, body, &ask)
 		if err == nil {
 			t.abilities.worked(o, q.Kind, i)
 			a := t.digest(r, q.PageTokens)
-			a.from = &source{oracle: *o, kind: q.Kind, rung: i, name: s.rung}
+			a.from = &source{oracle: *o, kind: q.Kind, rung: i, name: s.rung, converted: ask.Converted}
 			return a, nil
 		}
 		t.learn(o, q.Kind, i, err)
 		worst = nearest(worst, err)
-		if !errors.Is(err, errMissing) && !errors.Is(err, errRejected) && !errors.Is(err, errStrange) && !errors.Is(err, errFailed) {
+		if !errors.Is(err, errMissing) && !errors.Is(err, errRejected) && !errors.Is(err, errStrange) && !errors.Is(err, errFailed) && !errors.Is(err, errShape) && !errors.Is(err, errDiffers) {
 			break // nobody is there: another endpoint of the same server is not either
 		}
 	}
@@ -132,8 +136,10 @@ func nearest(a, b error) error {
 			return 1
 		case errors.Is(err, errRejected):
 			return 2
+		case errors.Is(err, errDiffers):
+			return 3
 		}
-		return 3
+		return 4
 	}
 	if rank(b) > rank(a) {
 		return b
@@ -141,10 +147,24 @@ func nearest(a, b error) error {
 	return a
 }
 
+// post asks one question.
 func (t *Tokenizer) post(ctx context.Context, o *Oracle, path string, body []byte) (rendered, error) {
+	raw, err := t.send(ctx, o, path, body)
+	if err != nil {
+		return rendered{}, err
+	}
+	r, err := decode(raw)
+	if err != nil {
+		return rendered{}, fmt.Errorf("%w: %w", errStrange, err)
+	}
+	return r, nil
+}
+
+// send returns what a server answers, if that is 200.
+func (t *Tokenizer) send(ctx context.Context, o *Oracle, path string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(o.URL, "/")+path, bytes.NewReader(body))
 	if err != nil {
-		return rendered{}, fmt.Errorf("ask for token ids: %w", err)
+		return nil, fmt.Errorf("ask for token ids: %w", err)
 	}
 	req.Header = o.Header.Clone()
 	if req.Header == nil {
@@ -153,24 +173,20 @@ func (t *Tokenizer) post(ctx context.Context, o *Oracle, path string, body []byt
 	req.Header.Set("Content-Type", "application/json")
 	res, err := t.cfg.Transport.RoundTrip(req)
 	if err != nil {
-		return rendered{}, fmt.Errorf("ask for token ids: %w", err)
+		return nil, fmt.Errorf("ask for token ids: %w", err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return rendered{}, refused(res)
+		return nil, refused(res)
 	}
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1))
 	if err != nil {
-		return rendered{}, fmt.Errorf("read token ids: %w", err)
+		return nil, fmt.Errorf("read token ids: %w", err)
 	}
 	if len(raw) > maxAnswerBytes {
-		return rendered{}, fmt.Errorf("%w: over %d bytes", errStrange, maxAnswerBytes)
+		return nil, fmt.Errorf("%w: over %d bytes", errStrange, maxAnswerBytes)
 	}
-	r, err := decode(raw)
-	if err != nil {
-		return rendered{}, fmt.Errorf("%w: %w", errStrange, err)
-	}
-	return r, nil
+	return raw, nil
 }
 
 // refused says what an answer other than 200 means. That an endpoint is not

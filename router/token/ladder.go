@@ -27,8 +27,9 @@ const (
 
 // step is one rung of an engine's ladder.
 type step struct {
-	rung Rung
-	path string
+	rung  Rung
+	path  string
+	proof string // tells how many tokens the request itself has; "": nothing does
 }
 
 // maxSteps is the length of the longest ladder.
@@ -39,7 +40,8 @@ const maxSteps = 2
 // vLLM: render is exact by construction, with the names of images, but from
 // 0.30 on it answers 403 unless the server runs with --enable-scale-out;
 // /tokenize is always there, renders chats with the same code, and knows no
-// images.
+// images. Messages and Responses are rewritten into the chats that it makes of
+// them, which is proven prompt by prompt (see question.go).
 // SGLang: /tokenize takes a chat's whole body from 0.5.23 on; older releases
 // take a prompt alone and refuse messages.
 // TensorRT-LLM: /_internal/tokenize of newer releases takes prompt or messages
@@ -48,19 +50,19 @@ func ladder(engine string, k Kind) []step {
 	switch engine {
 	case "vllm", "":
 		steps := [kinds][]step{
-			Completion: {{Render, "/v1/completions/render"}, {Tokenize, "/tokenize"}},
-			Chat:       {{Render, "/v1/chat/completions/render"}, {Tokenize, "/tokenize"}},
-			Messages:   {{Render, "/v1/messages/render"}},
-			Responses:  {{Render, "/v1/responses/render"}},
+			Completion: {{Render, "/v1/completions/render", ""}, {Tokenize, "/tokenize", ""}},
+			Chat:       {{Render, "/v1/chat/completions/render", ""}, {Tokenize, "/tokenize", ""}},
+			Messages:   {{Render, "/v1/messages/render", ""}, {Tokenize, "/tokenize", "/v1/messages/count_tokens"}},
+			Responses:  {{Render, "/v1/responses/render", ""}, {Tokenize, "/tokenize", ""}},
 		}
 		return steps[k]
 	case "sglang":
 		if k == Completion || k == Chat {
-			return []step{{Tokenize, "/tokenize"}}
+			return []step{{Tokenize, "/tokenize", ""}}
 		}
 	case "trtllm":
 		if k == Completion || k == Chat {
-			return []step{{Tokenize, "/_internal/tokenize"}}
+			return []step{{Tokenize, "/_internal/tokenize", ""}}
 		}
 	}
 	return nil

@@ -17,6 +17,9 @@ const (
 	// strikes is how many refusals, strange answers or wrong counts in a row
 	// put a rung to rest. One is a prompt's own fault, or an accident.
 	strikes = 3
+	// maxShapes bounds the shapes of converted prompts that are remembered for
+	// a rung; clients send few.
+	maxShapes = 256
 )
 
 // rungState is what is known of one rung of one replica for one kind.
@@ -26,6 +29,15 @@ type rungState struct {
 	worked    bool   // it answered at least once
 	struck    int    // refusals before it ever worked, and strange answers, in a row
 	wrong     int    // answers in a row whose length the engine's usage denied
+	// shapes are which form of converted prompts was right, by their shape.
+	shapes map[uint16]shapeState
+}
+
+// shapeState is what is known of converted prompts of one shape.
+type shapeState struct {
+	form  int       // the one that is right
+	why   error     // none is
+	until time.Time // and so long they are not asked for
 }
 
 // rest puts the rung to rest.
@@ -174,9 +186,25 @@ func (a *abilities) judged(from *source, right bool, now time.Time, why string) 
 	a.note(&from.oracle, from.kind, from.rung, func(s *rungState) {
 		if right {
 			s.wrong = 0
-		} else if s.wrong++; s.wrong >= strikes {
+		} else if s.wrong++; s.wrong >= strikes || from.converted {
 			s.rest(now, differs+": "+why)
 		}
+	})
+}
+
+// shape is what is known of converted prompts of a shape.
+func (a *abilities) shape(o *Oracle, k Kind, rung int, shape uint16) (s shapeState, known bool) {
+	a.note(o, k, rung, func(r *rungState) { s, known = r.shapes[shape] })
+	return s, known
+}
+
+// proven notes which form is right, or that none is.
+func (a *abilities) proven(o *Oracle, k Kind, rung int, shape uint16, s shapeState) {
+	a.note(o, k, rung, func(r *rungState) {
+		if r.shapes == nil || len(r.shapes) >= maxShapes {
+			r.shapes = make(map[uint16]shapeState)
+		}
+		r.shapes[shape] = s
 	})
 }
 

@@ -94,7 +94,7 @@ type Query struct {
 	Body func() []byte
 	// Ask rewrites a Body for a rung of an engine, or says why that cannot be;
 	// nil: every rung takes it as it is. Called later, from another goroutine.
-	Ask func(rung Rung, engine string, body []byte) (ask []byte, why string)
+	Ask func(rung Rung, engine string, body []byte) (ask Question, why string)
 }
 
 // maxFlights bounds the questions under way, late ones included.
@@ -309,12 +309,13 @@ func (t *Tokenizer) fly(f *flight, id identity, q *Query, body []byte, open [][m
 // the engine then counted in the same prompt. A rung that is wrong again and
 // again (a model whose chats are not rendered by its template, a server flag
 // that changes prompts) is not asked for a while: its keys would never match.
+// One that asked with a conversion is not asked after the first difference.
 func (t *Tokenizer) Verify(k *Keys, promptTokens int) {
 	if k.Scheme != Engine || k.from == nil {
 		return
 	}
 	off := promptTokens - k.Tokens
-	right := -sameEnd <= off && off <= sameEnd
+	right := off == 0 || !k.from.converted && -sameEnd <= off && off <= sameEnd
 	if !right {
 		t.cache.drop(k.from.id)
 		t.tally.differed(k.from.name)
@@ -336,6 +337,8 @@ func reasonOf(err error) Reason {
 		return Rejected
 	case errors.Is(err, errShape):
 		return Unaskable
+	case errors.Is(err, errDiffers):
+		return Differs
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Timeout
 	}

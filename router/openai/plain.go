@@ -1,0 +1,176 @@
+package openai
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Plain is a prompt as an engine's tokenizer endpoint takes it.
+type Plain struct {
+	// Forms are what the engine may make of the prompt, the likeliest first.
+	// There are several where that depends on how the server was started.
+	Forms [][]byte
+	// Converted is set if the router rewrote the prompt as the engine's own code
+	// does: a conversion of another release may differ.
+	Converted bool
+	// Shape is a set of what the conversion made use of. One that was right for a
+	// prompt is taken to be right for others of its shape.
+	Shape Shape
+	// Twin is the prompt with a mark where the engine's order of fields is another
+	// one than the endpoint's. If its tokens are the same the order does not
+	// matter; else the prompt cannot be asked for. nil: no order is in doubt.
+	Twin []byte
+	Cut  *Cut // nil: all tokens count
+}
+
+// Cut is how an engine shortens a prompt.
+type Cut struct {
+	Keep  int  // tokens; -1: as many as the model takes
+	First bool // the first ones stay, not the last
+	// Bare asks for the prompt without special tokens, which stay whatever is cut;
+	// nil: they are cut like all others.
+	Bare []byte
+}
+
+// Shape is a set of the parts of a prompt that a conversion rewrote.
+type Shape uint16
+
+// What conversions rewrite.
+const (
+	withSystem Shape = 1 << iota
+	withBlocks
+	withInlineSystem
+	withThoughts
+	withCalls
+	withResults
+	withTools
+	withEffort
+	withoutThinking
+	withPartial
+)
+
+// message is one of a chat under construction; all values are raw JSON.
+type message struct {
+	role      string
+	content   []byte // nil: none
+	reasoning []byte
+	calls     [][]byte
+	callID    []byte // which call it answers
+}
+
+// appendChat writes messages as the list of a chat.
+func appendChat(dst []byte, messages []message) []byte {
+	dst = append(dst, '[')
+	for i := range messages {
+		m := &messages[i]
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, `{"role":"`...), m.role...), '"')
+		if m.callID != nil {
+			dst = append(append(dst, `,"tool_call_id":`...), m.callID...)
+		}
+		if m.reasoning != nil {
+			dst = append(append(dst, `,"reasoning":`...), m.reasoning...)
+		}
+		if m.content != nil {
+			dst = append(append(dst, `,"content":`...), m.content...)
+		}
+		if m.calls != nil {
+			dst = append(append(append(dst, `,"tool_calls":[`...), bytes.Join(m.calls, []byte{','})...), ']')
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}
+
+// mark is a field of a function that no template asks for: only one that writes
+// the whole function shows it.
+const mark = `,"banyan":0`
+
+// call is a tool call; all arguments are raw JSON strings.
+func call(id, name, arguments []byte) []byte {
+	out := make([]byte, 0, len(id)+len(name)+len(arguments)+64)
+	out = append(append(out, `{"id":`...), id...)
+	out = append(append(out, `,"type":"function","function":{"name":`...), name...)
+	return append(append(append(out, `,"arguments":`...), arguments...), `}}`...)
+}
+
+// marked are the messages with a mark in each call.
+func marked(messages []message) []message {
+	out := slices.Clone(messages)
+	for i := range out {
+		calls := make([][]byte, len(out[i].calls))
+		for j, c := range out[i].calls {
+			calls[j] = slices.Concat(c[:len(c)-2], []byte(mark+`}}`))
+		}
+		if len(calls) > 0 {
+			out[i].calls = calls
+		}
+	}
+	return out
+}
+
+// tool is a function as chats declare it, of an object with the same members
+// but for the name of its parameters.
+func tool(o *object, parameters []byte) []byte {
+	f := object{members: make([]member, 0, 5)}
+	for _, name := range []string{"name", "description"} {
+		if o.given(name) {
+			f.set(name, o.get(name))
+		}
+	}
+	if parameters != nil {
+		f.set("parameters", parameters)
+	}
+	for _, name := range []string{"strict", "defer_loading"} {
+		if o.given(name) {
+			f.set(name, o.get(name))
+		}
+	}
+	return append(append([]byte(`{"type":"function","function":`), f.bytes()...), '}')
+}
+
+// list writes raw values as an array.
+func list(values [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(values, []byte{','})...), ']')
+}
+
+// textPart is a content part of a text, a raw JSON string.
+func textPart(text []byte) []byte {
+	return append(append([]byte(`{"type":"text","text":`), text...), '}')
+}
+
+// join is one JSON string of several, put together as they are: escapes end
+// within their string.
+func join(texts [][]byte, between string) []byte {
+	out := []byte{'"'}
+	for i, text := range texts {
+		if i > 0 {
+			out = append(out, between...)
+		}
+		out = append(out, text[1:len(text)-1]...)
+	}
+	return append(out, '"')
+}
+
+// isText reports whether a value is a string, and isNone whether it is not
+// there, null or an empty string.
+func isText(value []byte) bool { return value != nil && value[0] == '"' }
+func isNone(value []byte) bool { return value == nil || isNull(value) || string(value) == `""` }
+
+// quote makes a JSON string of text that is JSON already.
+func quote(text []byte) []byte {
+	out := append(make([]byte, 0, len(text)+16), '"')
+	for _, c := range text {
+		switch c {
+		case '"', '\\':
+			out = append(out, '\\', c)
+		case '\n', '\r', '\t': // white space between values
+			out = append(out, ' ')
+		default:
+			out = append(out, c)
+		}
+	}
+	return append(out, '"')
+}
