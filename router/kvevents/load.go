@@ -11,10 +11,6 @@ import (
 type Load struct {
 	Running, Waiting uint64
 	Used, Capacity   uint64 // KV tokens; capacity 0: not known yet
-	WaitingUncached  uint64 // prompt tokens that wait for their prefill
-	MaxRunning       uint64
-	PrefillTokens    uint64 // uncached tokens prefilled since the start
-	PrefillMicros    uint64 // time that took
 }
 
 // maxLoadFields bounds the fields of a LoadStat; those we do not know are
@@ -23,9 +19,8 @@ const maxLoadFields = 64
 
 var errLoad = errors.New("not a LoadStat")
 
-// ParseLoad reads ["LoadStat", running, waiting, tokens, max, rank, uncached,
-// total, max running, prefilled, microseconds, ...]. The first four are since
-// the first release with it, the rest since 0.5.2x: 0 where they are missing.
+// ParseLoad reads ["LoadStat", running, waiting, tokens, max, ...]. What follows
+// is passed over (see DECISIONS.md).
 func ParseLoad(payload []byte) (l Load, err error) {
 	c := newCursor(payload)
 	n, err := c.array()
@@ -39,11 +34,7 @@ func ParseLoad(payload []byte) (l Load, err error) {
 	if err != nil || string(tag) != "LoadStat" {
 		return l, fmt.Errorf("parse load: %w", errLoad)
 	}
-	var rank, total uint64
-	fields := []*uint64{
-		&l.Running, &l.Waiting, &l.Used, &l.Capacity, &rank, &l.WaitingUncached, &total,
-		&l.MaxRunning, &l.PrefillTokens, &l.PrefillMicros,
-	}
+	fields := []*uint64{&l.Running, &l.Waiting, &l.Used, &l.Capacity}
 	for i := range n - 1 {
 		if i >= len(fields) {
 			if err := c.skip(); err != nil {

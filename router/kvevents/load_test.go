@@ -4,7 +4,7 @@ import "testing"
 
 func TestParseLoad(t *testing.T) {
 	whole := new(pack).array(11).str("LoadStat").num(1).num(2).num(3).num(4).num(0).num(5).num(6).num(7).num(8).num(9).b
-	if l, err := ParseLoad(whole); err != nil || l != (Load{1, 2, 3, 4, 5, 7, 8, 9}) {
+	if l, err := ParseLoad(whole); err != nil || l != (Load{1, 2, 3, 4}) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	old := new(pack).array(6).str("LoadStat").num(1).num(2).num(3).num(4).null().b
@@ -12,7 +12,7 @@ func TestParseLoad(t *testing.T) {
 		t.Errorf("the first release's: %+v, %v", l, err)
 	}
 	newer := new(pack).array(12).str("LoadStat").num(1).num(2).num(3).num(4).num(0).num(5).num(6).num(7).num(8).num(9).str("more").b
-	if l, err := ParseLoad(newer); err != nil || l.PrefillMicros != 9 {
+	if l, err := ParseLoad(newer); err != nil || l.Capacity != 4 {
 		t.Errorf("a later one's: %+v, %v", l, err)
 	}
 	for name, b := range map[string][]byte{

@@ -22,6 +22,7 @@ func TestNoMoreIsPromisedThanAnEngineReuses(t *testing.T) {
 		{1, 16, 0, 0},
 		{0, 16, 0, 0},
 		{100, 128, 96, 0},
+		{300, 128, 160, 160}, // facts are whole pages; what is predicted may not be
 	} {
 		p := Prompt{Tokens: c.tokens, Grid: 16}
 		p.Chain.Exact = true
