@@ -20,6 +20,8 @@ func (p *Peer) adminHandler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Status()) })
 	mux.HandleFunc("GET /v1/tree", p.serveTree)
+	mux.HandleFunc("GET /v1/requests", p.serveRequests)
+	mux.HandleFunc("GET /v1/requests/{id}", p.serveRequest)
 	mux.HandleFunc("POST /v1/replicas/{id...}", p.serveIntent)
 	mux.HandleFunc("POST "+eventsPath, p.serveEvents)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

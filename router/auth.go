@@ -36,23 +36,21 @@ func (p *Peer) guardClients(next http.Handler) http.Handler {
 			if who = rules.clients.find(given); !ok || who == nil {
 				p.metrics.refused.WithLabelValues("http", "key").Inc()
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				refuse(w, r, http.StatusUnauthorized, "invalid_api_key", "no valid API key was given; send it as Authorization: Bearer KEY, or as x-api-key: KEY")
+				p.turnAway(w, r, http.StatusUnauthorized, "invalid_api_key", "no valid API key was given; send it as Authorization: Bearer KEY, or as x-api-key: KEY")
 				return
 			}
 			r.Header.Del("Authorization")
 			r.Header.Del("X-Api-Key")
-			if who.tenant != "*" { // else the header says whose turn it is
-				r = proxy.WithClient(r, who.name)
-			}
+			r = proxy.WithClient(r, who.name, who.tenant == "*") // a gateway's: the header says whose turn it is
 		}
 		if header := rules.cfg.IsolateBy; header != "" {
 			if code, why := bindTenant(r.Header, header, who); why != "" {
 				p.metrics.refused.WithLabelValues("http", "tenant").Inc()
-				refuse(w, r, code, "invalid_tenant", why)
+				p.turnAway(w, r, code, "invalid_tenant", why)
 				return
 			}
 			if !isolated(r.URL.Path) {
-				refuse(w, r, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
+				p.turnAway(w, r, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
 				return
 			}
 		}

@@ -15,8 +15,9 @@ import (
 // failure waits for the next try: an answer elsewhere makes it the replica's.
 // Refused connections are not in it: no body causes them.
 type blame struct {
-	mu   sync.Mutex // tries beside each other share it
-	held []failure
+	request string     // its id, for the log
+	mu      sync.Mutex // tries beside each other share it
+	held    []failure
 }
 
 type failure struct {
@@ -72,16 +73,16 @@ func (p *Peer) judge(t *ticket, res *proxy.Result, now time.Time) {
 			guilty = t.lead.replica
 		}
 		if res.Cause == proxy.CauseConnect {
-			p.charge(failure{guilty, fleet.Cause(res.Err)}, true, now)
+			p.charge(t.blame, failure{guilty, fleet.Cause(res.Err)}, true, now)
 			return
 		}
 		for _, f := range t.blame.failed(guilty, fleet.Cause(res.Err), res.Retried, res.NoBudget) {
-			p.charge(f, false, now)
+			p.charge(t.blame, f, false, now)
 		}
 	case res.Status > 0 && res.Status < 500:
 		t.replica.OK(now)
 		for _, f := range t.blame.answered() {
-			p.charge(f, false, now)
+			p.charge(t.blame, f, false, now)
 		}
 	}
 }
@@ -90,13 +91,14 @@ func (p *Peer) judge(t *ticket, res *proxy.Result, now time.Time) {
 func (p *Peer) noOther(call *proxy.Call) {
 	if pr, ok := call.Memo.(*prompt); ok && !call.Hedge {
 		for _, f := range pr.blame.end() {
-			p.charge(f, false, time.Now())
+			p.charge(&pr.blame, f, false, time.Now())
 		}
 	}
 }
 
-func (p *Peer) charge(f failure, hard bool, now time.Time) {
+// charge counts a failure of the request that b is of.
+func (p *Peer) charge(b *blame, f failure, hard bool, now time.Time) {
 	if p.fleet.Fail(f.replica, now, hard, f.reason) {
-		p.log.Named("fleet").Warn("replica down", "replica", f.replica.Name(), "reason", f.reason)
+		p.log.Named("fleet").Warn("replica down", "replica", f.replica.Name(), "reason", f.reason, "request", b.request)
 	}
 }

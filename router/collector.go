@@ -26,6 +26,7 @@ type collector struct {
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
 	spans                                       *prometheus.Desc
 	promptKeys, wrongKeys                       *prometheus.Desc
+	accessLines                                 *prometheus.Desc
 }
 
 func newCollector(p *Peer) *collector {
@@ -66,6 +67,7 @@ func newCollector(p *Peer) *collector {
 		queueClass:   d("queue_class_depth", "Requests waiting for admission, by priority class.", "class"),
 		promptKeys:   d("prompt_keys_total", "Prompts turned into block keys, by model, by the endpoint that told their tokens (or ids, text, none), and why. At most 256 models; the rest are other.", "model", "rung", "reason"),
 		wrongKeys:    d("prompt_keys_wrong_total", "Prompts whose engine counted other tokens than its endpoint told before, by that endpoint.", "rung"),
+		accessLines:  d("access_log_lines_total", "Lines of the access log, by what became of them: written, dropped because who reads the log is too slow, or failed to be written.", "outcome"),
 		queueOldest:  d("queue_oldest_seconds", "Wait so far of the request that waits longest."),
 	}
 }
@@ -122,6 +124,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		for outcome, n := range map[string]uint64{"exported": s.Exported, "failed": s.Failed, "dropped": s.Dropped} {
 			ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(n), outcome)
 		}
+	}
+	lines := p.access.Stats()
+	for outcome, n := range map[string]uint64{"written": lines.Written, "dropped": lines.Dropped, "failed": lines.Failed} {
+		ch <- prometheus.MustNewConstMetric(c.accessLines, prometheus.CounterValue, float64(n), outcome)
 	}
 	keys := p.tokens.Stats()
 	for of, n := range keys.Models {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/requests"
 	"github.com/banyan-llm/banyan/router/tracing"
 )
 
@@ -38,6 +39,7 @@ type Config struct {
 	Tracing   tracing.Config  `yaml:"tracing"`
 	Auth      AuthConfig      `yaml:"auth"`
 	Log       LogConfig       `yaml:"log"`
+	AccessLog requests.Config `yaml:"access_log"`
 }
 
 // HTTPConfig is the public listener.
@@ -159,6 +161,7 @@ func DefaultConfig() Config {
 		Hedge:     HedgeConfig{Ratio: 0.05},
 		Tracing:   tracing.DefaultConfig(),
 		Log:       LogConfig{Level: "info"},
+		AccessLog: requests.DefaultConfig(),
 	}
 }
 
@@ -268,6 +271,7 @@ func (c *Config) Validate() error {
 			bad(fmt.Sprintf("discovery.dns[%d]", i), "%q is not a URL like http://name:8000", name)
 		}
 	}
+	errs = append(errs, c.AccessLog.Faults()...)
 	errs = append(errs, c.Admission.validate(), c.Tracing.Validate(), c.Hedge.validate(), fleet.ValidateSpecs(c.Replicas), c.Discovery.Replica.Validate("discovery.replica"),
 		c.Discovery.Kubernetes.Validate("discovery.kubernetes"))
 	return errors.Join(errs...)

@@ -88,7 +88,8 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 		t.policyName, t.reason = pol.Name(), split.Whole.Reason
 		tracePick(ctx, t, len(s.Cands), view)
 		p.metrics.decision.Observe(time.Since(now).Seconds())
-		p.record(s, s.pools.Whole, nil, &split.Whole, nil, t, pr.keys.Tokens)
+		p.remember(s, call, s.pools.Whole, nil, &split.Whole, nil, t)
+		p.record(s, call, s.pools.Whole, nil, &split.Whole, nil, t, pr.keys.Tokens)
 		return t.target(pol.Name(), split.Whole), nil
 	}
 	from, to := &s.pools.Prefill[split.Prefill.Pos], &s.pools.Decode[split.Decode.Pos]
@@ -102,7 +103,8 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 	t.lead = &lead{ticket: first, engine: first.replica.Engine()}
 	tracePick(ctx, t, len(s.Cands), view)
 	p.metrics.decision.Observe(time.Since(now).Seconds())
-	p.record(s, s.pools.Prefill, nil, &split.Prefill, to, t, pr.keys.Tokens)
+	p.remember(s, call, s.pools.Prefill, nil, &split.Prefill, to, t)
+	p.record(s, call, s.pools.Prefill, nil, &split.Prefill, to, t, pr.keys.Tokens)
 	target := t.target(pol.Name(), split.Prefill)
 	target.NoHedge = true // two replicas are enough
 	return target, nil
@@ -221,7 +223,7 @@ func legOf(res *proxy.Result) leg {
 func (p *Peer) blameLead(t *ticket, err error, now time.Time) {
 	r := t.lead.replica
 	if p.fleet.Fail(r, now, hard(err), fleet.Cause(err)) {
-		p.log.Named("fleet").Warn("replica down", "replica", r.Name(), "reason", fleet.Cause(err))
+		p.log.Named("fleet").Warn("replica down", "replica", r.Name(), "reason", fleet.Cause(err), "request", t.blame.request)
 	}
 }
 

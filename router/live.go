@@ -171,6 +171,7 @@ func (p *Peer) keepHouse(ctx context.Context) {
 				p.recent.keep(now, p.metrics)
 				p.forgetDeparted(now)
 				p.tellFull(now)
+				p.tellDropped()
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/proxy"
 )
 
 // The console page draws more of the tree than the status document holds.
@@ -66,15 +67,18 @@ func (p *Peer) tellUnheard(replicas []console.Replica) {
 	p.unheard = now
 }
 
+// unscored is the score of a candidate that was not considered.
+const unscored = math.MaxFloat64
+
 // record keeps a decision among cands for the console: who was asked and, with
 // scores, at what score. The replica "to" decodes what another one prefills.
-func (p *Peer) record(s *scratch, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, about *ticket, tokens int) {
+func (p *Peer) record(s *scratch, call *proxy.Call, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, about *ticket, tokens int) {
 	if !p.recorded.allow(about.at) {
 		return
 	}
 	c := &s.choice
 	*c = console.Choice{
-		TimeMs: about.at.UnixMilli(), Replica: s.replicas[cands[d.Pos].Index].Name(), Policy: about.policyName, Reason: string(d.Reason),
+		TimeMs: about.at.UnixMilli(), Request: call.ID, Replica: s.replicas[cands[d.Pos].Index].Name(), Policy: about.policyName, Reason: string(d.Reason),
 		Matched: d.Matched, Prompt: tokens, PredictedSeconds: d.Predicted, Candidates: c.Candidates[:0],
 	}
 	if to != nil {
@@ -83,7 +87,7 @@ func (p *Peer) record(s *scratch, cands []policy.Candidate, scores []float64, d 
 	for i := range cands {
 		q := &cands[i]
 		o := console.Option{
-			Replica: s.replicas[q.Index].Name(), Score: math.MaxFloat64, Confirmed: q.Disk, Expected: q.Predicted, Waiting: q.Waiting, Streams: q.Streams,
+			Replica: s.replicas[q.Index].Name(), Score: unscored, Confirmed: q.Disk, Expected: q.Predicted, Waiting: q.Waiting, Streams: q.Streams,
 		}
 		if scores != nil {
 			o.Score = scores[i]

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -28,6 +29,7 @@ import (
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/requests"
 	"github.com/banyan-llm/banyan/router/token"
 	"github.com/banyan-llm/banyan/router/tracing"
 )
@@ -36,6 +38,8 @@ import (
 type Options struct {
 	Version string
 	Logger  hclog.Logger
+	// Stdout takes the access log where its path is stdout; nil: nobody.
+	Stdout io.Writer
 	// Source is where the configuration came from, to follow its changes. The
 	// zero Source follows only the files that the configuration names.
 	Source Source
@@ -55,25 +59,29 @@ type Peer struct {
 	registry *prometheus.Registry
 	metrics  *metrics
 
-	hasher   *radix.Hasher
-	seal     seal
-	index    *index.Index
-	loads    *load.Table
-	fleet    *fleet.Fleet
-	tokens   *token.Tokenizer
-	hangup   chan struct{}
-	core     *gossip.Core
-	mesh     *link
-	ingest   *follower
-	told     *toldLoads // loads that engines publish
-	console  *console.Console
-	unheard  map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
-	lineups  lineupCache
-	picker   *pick.Picker
-	shared   sharedPrefixes
-	hits     promptHits
-	recorded pace
-	recent   recent
+	hasher    *radix.Hasher
+	seal      seal
+	index     *index.Index
+	loads     *load.Table
+	fleet     *fleet.Fleet
+	tokens    *token.Tokenizer
+	hangup    chan struct{}
+	core      *gossip.Core
+	mesh      *link
+	ingest    *follower
+	told      *toldLoads // loads that engines publish
+	console   *console.Console
+	unheard   map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
+	lineups   lineupCache
+	picker    *pick.Picker
+	shared    sharedPrefixes
+	hits      promptHits
+	recorded  pace
+	recent    recent
+	book      *requests.Book
+	access    *requests.Log
+	stdout    io.Writer // nil: nobody's
+	lostLines uint64    // of the access log, as last told; of keepHouse's goroutine
 
 	transport *http.Transport // to replicas
 	traffic   traffic
@@ -112,7 +120,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	if opt.Logger == nil {
 		opt.Logger = hclog.NewNullLogger()
 	}
-	p := &Peer{source: opt.Source, version: opt.Version, log: opt.Logger, clock: newClock(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
+	p := &Peer{source: opt.Source, version: opt.Version, log: opt.Logger, stdout: opt.Stdout, clock: newClock(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
 	p.rules.Store(begin)
 	if _, err := crand.Read(p.id[:]); err != nil {
 		return nil, fmt.Errorf("draw a peer id: %w", err)
@@ -132,6 +140,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	p.hasher, p.seal = radix.NewHasher(secret), newSeal(secret)
 	p.loads = load.New(p.id, func() int64 { return p.clock.ms(time.Now()) })
 	p.departed.after = opt.departed
+	p.book = requests.NewBook(requests.KeptOrdinary, requests.KeptNotable)
 	p.console = console.New(p.pageStatus)
 	if err := p.compose(); err != nil {
 		p.close()
@@ -224,6 +233,9 @@ func (p *Peer) compose() error {
 			return err
 		}
 	}
+	if err := p.openAccessLog(); err != nil {
+		return err
+	}
 	p.registry.MustRegister(newCollector(p))
 	return nil
 }
@@ -284,6 +296,9 @@ func (p *Peer) close() {
 			p.log.Warn("spans were not sent", "err", err)
 		}
 	}
+	if p.access != nil {
+		p.access.Close()
+	}
 	if p.tokens != nil {
 		p.tokens.Close()
 	}
@@ -296,6 +311,7 @@ func (p *Peer) close() {
 func (p *Peer) proxyConfig() proxy.Config {
 	l := p.config().Limits
 	cfg := proxy.Config{
+		MintID: p.mintID, Began: p.began, Ended: p.ended,
 		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
 		Room: p.headroom, Serves: p.serves, Waited: p.waited, Hedge: p.config().Hedge.proxy(), Admission: p.config().Admission.proxy(),
 		Transport: p.transport,

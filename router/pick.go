@@ -17,6 +17,7 @@ import (
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/requests"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
@@ -44,6 +45,8 @@ type ticket struct {
 	reason     policy.Reason
 	single     bool // of the prompt
 	blame      *blame
+	trail      *requests.Trail // nil: nothing is remembered
+	begun      time.Time       // of the try, whatever its legs did to at
 
 	lead     *lead // the prefill side, nil if one replica does it all
 	prompt   *prompt
@@ -62,6 +65,7 @@ type scratch struct {
 	pools   policy.Pools
 	rand    *rand.Rand
 	choice  console.Choice
+	known   []requests.Candidate
 	pick.Scratch
 }
 
@@ -116,7 +120,8 @@ func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error
 	t.policyName, t.reason = pol.Name(), d.Reason
 	tracePick(ctx, t, len(s.Cands), view)
 	p.metrics.decision.Observe(time.Since(begin).Seconds())
-	p.record(s, s.Cands, s.Scores, &d, nil, t, pr.keys.Tokens)
+	p.remember(s, call, s.Cands, s.Scores, &d, nil, t)
+	p.record(s, call, s.Cands, s.Scores, &d, nil, t, pr.keys.Tokens)
 	return t.target(pol.Name(), d), nil
 }
 
@@ -169,7 +174,7 @@ func (p *Peer) countIn(s *scratch, c *policy.Candidate, pr *prompt, d policy.Dec
 func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
 	r := s.replicas[c.Index]
 	return &ticket{
-		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, blame: &pr.blame, at: now, matched: d.Matched, predicted: d.Predicted,
+		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, blame: &pr.blame, at: now, begun: now, matched: d.Matched, predicted: d.Predicted,
 		confirmed: s.prompt.Blocks(c.Disk),
 	}
 }
@@ -227,6 +232,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 		p.loads.Done(&t.cost, res.Duration, prompt, cached)
 	}
 	p.mesh.loadChanged(false)
+	t.rememberTry(&res, t.begun)
 	if res.Lost {
 		return
 	}
@@ -261,7 +267,9 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m.prompt.Add(float64(u.Prompt))
 	m.output.Add(float64(u.Completion))
 	if t.shared() { // the prompt was computed by the lead: its word counts
-		u, t = t.lead.said(), t.lead.ticket
+		u = t.lead.said()
+		t.trail.Note(func(r *requests.Record) { noteUsage(r, &u) })
+		t = t.lead.ticket
 	}
 	if t.single && !t.shared() {
 		p.tokens.Verify(t.keys, u.Prompt)

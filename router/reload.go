@@ -31,6 +31,7 @@ const followEvery = time.Second
 var reloadable = []string{
 	"replicas", "policy", "routing", "http.policy_override", "limits", "drain", "admin.hosts", "ingest.token",
 	"admission.replica_limit", "admission.engine_queue", "admission.kv_load", "mesh.key", "log.level",
+	"access_log.mode", "access_log.slow", "access_log.sample",
 }
 
 // fixed are the exceptions: sizes given at the start, and what all peers of a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -120,6 +121,8 @@ func (c *adminClient) call(ctx context.Context, method, path string) ([]byte, er
 		return nil, fmt.Errorf("%s: %s does not know this admin key (its lines are in admin.keys_file)", res.Status, c.peer)
 	case res.StatusCode == http.StatusBadRequest && strings.Contains(text, "HTTPS server"):
 		return nil, fmt.Errorf("%s: the peer speaks TLS: --peer https://%s", res.Status, c.peer)
+	case res.StatusCode == http.StatusNotFound && bytes.Contains(raw, []byte(`"admin_error"`)):
+		return nil, errors.New(text)
 	case res.StatusCode == http.StatusNotFound && method == http.MethodGet:
 		return nil, fmt.Errorf("%s: %s (is %s the OpenAI port? --peer names admin.listen, port 8081 by default)", res.Status, text, c.peer)
 	case res.StatusCode >= 300:

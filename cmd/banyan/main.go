@@ -44,6 +44,7 @@ func commands() []command {
 		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "policies on a workload, in virtual time", runSim},
 		{"load", "--url URL [--workload NAME] [--rate R] …", "drive any OpenAI endpoint: TTFT, TPOT, cached tokens", runLoad},
 		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch] …", "peers, replicas, convergence, load", runStatus},
+		{"why", "[--peer ADDR] [--json] [ID]", "what came of a request and why it went where; without an id: the last failed, slow or retried", runWhy},
 		{"drain", "[--peer ADDR] [--wait 60s] [--force] REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return setIntent(ctx, "drain", args, stdout, stderr)
 		}},

@@ -15,6 +15,7 @@ const (
 type Decision struct {
 	Seq        uint64      `json:"seq"`
 	TimeMs     int64       `json:"time_ms"`
+	Request    string      `json:"request_id"`
 	Replica    string      `json:"replica"`
 	Decode     string      `json:"decode,omitempty"` // the replica that decodes, if another one
 	Policy     string      `json:"policy"`
@@ -40,6 +41,7 @@ type Candidate struct {
 // recording allocates nothing once the ring is full.
 type Choice struct {
 	TimeMs           int64
+	Request          string // its id
 	Replica, Decode  string
 	Policy, Reason   string
 	Matched, Prompt  int
@@ -101,7 +103,7 @@ func (d *decisions) newest() uint64 {
 func (k *kept) decision(seq uint64) Decision {
 	c := &k.choice
 	out := Decision{
-		Seq: seq, TimeMs: c.TimeMs, Replica: c.Replica, Decode: c.Decode, Policy: c.Policy, Reason: c.Reason, Matched: c.Matched, Prompt: c.Prompt,
+		Seq: seq, TimeMs: c.TimeMs, Request: c.Request, Replica: c.Replica, Decode: c.Decode, Policy: c.Policy, Reason: c.Reason, Matched: c.Matched, Prompt: c.Prompt,
 		Count: k.count, Candidates: make([]Candidate, len(c.Candidates)),
 	}
 	if ms := 1000 * c.PredictedSeconds; ms > 0 && finite(ms) {

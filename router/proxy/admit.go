@@ -30,10 +30,24 @@ const timeoutHeader = "X-Banyan-Timeout"
 // clientKey finds the name of a client's key in a request's context.
 type clientKey struct{}
 
-// WithClient tells the Handler whose key a request carries. It becomes
-// Call.Client.
-func WithClient(r *http.Request, name string) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), clientKey{}, name))
+// named is the name of a key, and whether the client is the one it speaks for.
+type named struct {
+	key  string
+	many bool
+}
+
+// WithClient tells the Handler whose key a request carries. It becomes Call.Key
+// and, unless the key speaks for many clients, Call.Client.
+func WithClient(r *http.Request, name string, many bool) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), clientKey{}, named{name, many}))
+}
+
+func client(r *http.Request) (key, client string) {
+	who, _ := r.Context().Value(clientKey{}).(named)
+	if who.many {
+		return who.key, ""
+	}
+	return who.key, who.key
 }
 
 // ask is how the call stands in line.

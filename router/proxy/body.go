@@ -23,7 +23,6 @@ func (x *exchange) readBody() *openai.Error {
 		return fail
 	}
 	call := x.call
-	call.Client, _ = x.r.Context().Value(clientKey{}).(string)
 	if x.cfg.TenantHeader != "" {
 		call.Tenant = x.r.Header.Get(x.cfg.TenantHeader)
 		x.isolate()

@@ -64,6 +64,11 @@ type Config struct {
 	// Refused is called for every answer that is not a try's own: those and
 	// the results with Answered are all answers clients get.
 	Refused func(status int)
+	// Began is called once a request, before its body is read; Ended once after
+	// it, when every try is done. Requests for the list of models are left out.
+	// Began may set Call.Trail.
+	Began func(call *Call)
+	Ended func(call *Call, end End)
 	// Hedged is called once a request that had a hedge.
 	Hedged func(how HedgeOutcome)
 	// Overhead is called once a request with the time between the end of the
@@ -155,7 +160,8 @@ type Call struct {
 	Session string
 	Stored  string // the stored response it is about, by path or as previous_response_id; "" for none
 	Tenant  string // value of TenantHeader
-	Client  string // whose key it carries, as WithClient says
+	Client  string // whose key it carries, as WithClient says; "" if the key speaks for many
+	Key     string // the name of that key, whoever it speaks for
 	Policy  string // the client's wish, if allowed
 	Start   time.Time
 
@@ -164,6 +170,21 @@ type Call struct {
 	Tried   []string // Target.Replica of earlier tries
 	// Memo is Pick's own: what it keeps from one try to the next.
 	Memo any
+	// Trail is Began's own: what is remembered of the request.
+	Trail any
+
+	ClientID string   // the client's X-Request-Id, if it is bounded and printable
+	Trace    [16]byte // W3C trace id: the span's, else the client's; zero: none
+}
+
+// End is how a request ended, for the client.
+type End struct {
+	Status   int           // that the client was sent; 0: none
+	Code     string        // of a refusal of this router's; "": it was no refusal
+	Waited   time.Duration // for room
+	Duration time.Duration // from the request to the end
+	Left     bool          // the client went away first
+	Cut      bool          // the answer broke off after its first byte
 }
 
 // Target is where one try goes, and why.

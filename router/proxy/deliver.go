@@ -40,6 +40,7 @@ func (x *exchange) deliver(t *try) {
 		x.left()
 	}
 	x.finish(t)
+	x.end.Cut = cut && !t.result.ClientGone
 	if cut {
 		// The client must see that the answer is not whole.
 		panic(http.ErrAbortHandler)

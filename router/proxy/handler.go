@@ -121,6 +121,7 @@ type exchange struct {
 	turn   turn
 	placed bool          // it holds a place of gate
 	waited time.Duration // in line
+	end    End
 }
 
 // ServeHTTP answers one request: route, read, admit, try.
@@ -131,6 +132,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.call.Endpoint = openai.EndpointOf(r.URL.Path)
 	x.traced()
 	defer x.span.End()
+	if !x.isModels() {
+		x.began()
+		defer x.ended()
+	}
 	if fail := x.route(); fail != nil {
 		x.refuse(fail)
 		return
@@ -161,6 +166,23 @@ func (x *exchange) identify() {
 	}
 	if id := x.r.Header.Get("X-Request-Id"); id != "" && len(id) <= maxClientID && printable(id) {
 		header["X-Client-Request-Id"] = []string{id}
+		x.call.ClientID = id
+	}
+}
+
+// began and ended frame what is remembered of the request.
+func (x *exchange) began() {
+	x.call.Trace = x.traceID()
+	x.call.Key, x.call.Client = client(x.r)
+	if x.cfg.Began != nil {
+		x.cfg.Began(x.call)
+	}
+}
+
+func (x *exchange) ended() {
+	x.end.Waited, x.end.Duration = x.waited, time.Since(x.call.Start)
+	if x.cfg.Ended != nil {
+		x.cfg.Ended(x.call, x.end)
 	}
 }
 

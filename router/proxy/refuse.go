@@ -29,6 +29,9 @@ func (x *exchange) refuse(fail *openai.Error) {
 	if x.cfg.Refused != nil {
 		x.cfg.Refused(fail.Status)
 	}
+	if x.end.Code = fail.Code; x.end.Code == "" {
+		x.end.Code = fail.Type
+	}
 	x.answer(fail.Status)
 	body := fail.BodyFor(x.call.Endpoint)
 	header := x.w.Header()
@@ -47,7 +50,10 @@ func (x *exchange) refuse(fail *openai.Error) {
 }
 
 // left notes that the client went away before its answer.
-func (x *exchange) left() { x.disconnects.Add(1) }
+func (x *exchange) left() {
+	x.end.Left = true
+	x.disconnects.Add(1)
+}
 
 // refusePick answers what Pick said instead of a target.
 func (x *exchange) refusePick(err error) {

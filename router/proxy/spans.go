@@ -49,6 +49,22 @@ func (x *exchange) traced() {
 	x.r = x.r.WithContext(ctx)
 }
 
+// traceID is the one of the span, else of the client's traceparent.
+func (x *exchange) traceID() [16]byte {
+	if sc := x.span.SpanContext(); sc.HasTraceID() {
+		return sc.TraceID()
+	}
+	parent := x.r.Header.Get("Traceparent")
+	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' {
+		return [16]byte{}
+	}
+	id, err := trace.TraceIDFromHex(parent[3:35])
+	if err != nil {
+		return [16]byte{}
+	}
+	return id
+}
+
 // method is the request's, of the known ones: clients may send any word.
 func (x *exchange) method() string {
 	switch x.r.Method {
@@ -75,6 +91,7 @@ func (x *exchange) begin(ctx context.Context, name string) (context.Context, tra
 
 // answer notes the status that the client is given.
 func (x *exchange) answer(status int) {
+	x.end.Status = status
 	if !x.span.IsRecording() {
 		return
 	}

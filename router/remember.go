@@ -1,0 +1,254 @@
+package router
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/requests"
+)
+
+// idPeer is how many bytes of a peer's id begin the ids of its requests: any
+// peer then knows whose a request is, without asking.
+const idPeer = 4
+
+// mintID names a request.
+func (p *Peer) mintID() string {
+	var id [16]byte
+	copy(id[:], p.id[:idPeer])
+	_, _ = rand.Read(id[idPeer:]) // never fails since Go 1.24
+	return hex.EncodeToString(id[:])
+}
+
+// trailOf is what is remembered of a call; nil, which keeps nothing, for calls
+// that are no request's.
+func trailOf(call *proxy.Call) *requests.Trail {
+	t, _ := call.Trail.(*requests.Trail)
+	return t
+}
+
+// began is told of every request before its body is read.
+func (p *Peer) began(call *proxy.Call) {
+	t := p.book.Begin(call.ID, call.Start)
+	call.Trail = t
+	t.Note(func(r *requests.Record) {
+		r.ClientID, r.Trace, r.Client = requests.Word(call.ClientID), call.Trace, call.Key
+		if r.Endpoint = call.Endpoint.Path(); r.Endpoint == "" {
+			r.Endpoint = "other"
+		}
+	})
+}
+
+// knowCall notes what the body told. It is called before the first decision.
+func knowCall(r *requests.Record, call *proxy.Call) {
+	r.Tenant = requests.Word(call.Tenant)
+	if call.Body != nil {
+		r.Model, r.Stream = requests.Word(call.Body.Model), call.Body.Stream
+	}
+}
+
+// ended is told once what became of a request: it is remembered and, by the
+// rule of the access log, logged.
+func (p *Peer) ended(call *proxy.Call, end proxy.End) {
+	t := trailOf(call)
+	cfg := &p.config().AccessLog
+	notable := false
+	t.Note(func(r *requests.Record) {
+		knowCall(r, call)
+		r.Status, r.Queue, r.Duration = end.Status, end.Waited, end.Duration
+		switch {
+		case end.Cut:
+			r.Error = requests.ErrCut
+		case end.Left:
+			r.Error = requests.ErrLeft
+		case end.Code != "":
+			r.Error = end.Code
+		}
+		notable = r.Notable(cfg.Slow)
+		if cfg.Wants(r) {
+			p.access.Add(r)
+		}
+	})
+	p.book.End(t, notable)
+}
+
+// turnAway refuses a request that its key or tenant kept out. It has an id and a
+// line in the log; it is not remembered, or strangers could push out what is.
+func (p *Peer) turnAway(w http.ResponseWriter, r *http.Request, code int, name, message string) {
+	record := requests.Record{
+		ID: p.mintID(), At: time.Now(), Endpoint: openai.EndpointOf(r.URL.Path).Path(), Status: code, Error: name,
+		Matched: requests.Unknown, Prompt: requests.Unknown, Cached: requests.Unknown, Output: requests.Unknown,
+	}
+	w.Header().Set("X-Request-Id", record.ID)
+	if p.config().AccessLog.Wants(&record) {
+		p.access.Add(&record)
+	}
+	refuse(w, r, code, name, message)
+}
+
+// remember keeps a decision: who was asked, what was known and, with scores, at
+// what score. The replica "to" decodes what another one prefills.
+func (p *Peer) remember(s *scratch, call *proxy.Call, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, t *ticket) {
+	t.trail = trailOf(call)
+	t.blame.request = call.ID
+	if t.trail == nil {
+		return
+	}
+	s.known = s.known[:0]
+	for i := range cands[:min(len(cands), requests.MaxCandidates)] {
+		q := &cands[i]
+		score := unscored
+		if scores != nil {
+			score = scores[i]
+		}
+		s.known = append(s.known, requests.Candidate{
+			Replica: s.replicas[q.Index].Name(), Score: score, Confirmed: q.Disk, Expected: q.Predicted, Waiting: q.Waiting, Streams: q.Streams,
+		})
+	}
+	view := &s.View
+	kept := requests.Decision{
+		At: t.at, Replica: s.replicas[cands[d.Pos].Index].Name(), Policy: t.policyName, Reason: string(d.Reason), Keys: string(t.keys.Scheme), Matched: d.Matched,
+		Prompt: t.keys.Tokens, Predicted: d.Predicted, LoadAgeMs: view.AgeMs, IndexAgeMs: view.IndexAgeMs, Peers: view.Peers, Total: len(cands),
+	}
+	if to != nil {
+		kept.Decode = s.replicas[to.Index].Name()
+	}
+	t.trail.Decided(&kept, s.known)
+	if call.Attempt == 0 {
+		t.trail.Note(func(r *requests.Record) { knowCall(r, call) })
+	}
+}
+
+// rememberTry keeps how a try ended.
+func (t *ticket) rememberTry(res *proxy.Result, begin time.Time) {
+	if t.trail == nil {
+		return
+	}
+	try := requests.Try{Replica: t.replica.Name(), Status: res.Status, Cause: string(res.Cause), Lost: res.Lost, Took: res.Duration}
+	if res.Err != nil && !res.Lost && !res.ClientGone {
+		try.Detail = fleet.Cause(res.Err)
+	}
+	t.trail.Tried(try, begin, res.Answered)
+	if !res.Answered {
+		return
+	}
+	t.trail.Note(func(r *requests.Record) {
+		if res.Failed {
+			r.Error = requests.ErrInStream
+		}
+		if !t.first.IsZero() {
+			r.TTFT = max(t.first.Sub(r.At), 1)
+		}
+		if res.Usage.Known {
+			noteUsage(r, &res.Usage)
+		}
+	})
+}
+
+func noteUsage(r *requests.Record, u *openai.Usage) {
+	r.Prompt, r.Output = u.Prompt, u.Completion
+	if u.CachedKnown {
+		r.Cached = u.Cached
+	}
+}
+
+// openAccessLog opens the log's file, whatever the mode: a reload may change it.
+func (p *Peer) openAccessLog() error {
+	std := p.stdout
+	if std == nil {
+		std = io.Discard
+	}
+	cfg := &p.config().AccessLog
+	var err error
+	if p.access, err = requests.NewLog(cfg.Path, cfg.Format, std); err != nil {
+		return fmt.Errorf("access_log.path: %w", err)
+	}
+	return nil
+}
+
+// tellDropped warns when lines of the access log were lost since it was last
+// asked. Called by one goroutine.
+func (p *Peer) tellDropped() {
+	s := p.access.Stats()
+	if n := s.Dropped + s.Failed - p.lostLines; n > 0 {
+		p.log.Warn("lines of the access log were lost: who reads it is too slow, or its file cannot be written", "lines", n, "path", p.config().AccessLog.Path)
+	}
+	p.lostLines = s.Dropped + s.Failed
+}
+
+// maxAskedID bounds what people ask for.
+const maxAskedID = 256
+
+// Why a request is not known here.
+var (
+	errNoSuchRequest = errors.New("no request with this id is remembered here: ids are those of the header X-Request-Id (or the client's own, or a trace id)")
+	errForgotten     = errors.New("this peer routed the request and remembers it no longer: it keeps the last " + strconv.Itoa(requests.KeptNotable) +
+		" failed, slow or retried requests and the last " + strconv.Itoa(requests.KeptOrdinary) + " others; the access log may have it")
+)
+
+// serveRequest tells what became of a request, or which peer knows.
+func (p *Peer) serveRequest(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if len(id) > maxAskedID {
+		writeError(w, http.StatusBadRequest, errors.New("no id is that long"))
+		return
+	}
+	if told := p.book.Find(id, p.name, time.Now()); told != nil {
+		writeJSON(w, http.StatusOK, told)
+		return
+	}
+	peer, err := p.whose(strings.ToLower(id))
+	out := map[string]any{"error": map[string]any{"message": err.Error(), "type": "admin_error", "param": nil, "code": http.StatusNotFound}}
+	if peer != nil {
+		out["peer"] = peer
+	}
+	writeJSON(w, http.StatusNotFound, out)
+}
+
+// elsewhere is the peer that routed a request.
+type elsewhere struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // of its mesh listener
+	State   string `json:"state"`
+}
+
+// whose says why a request is not found here, and which other peer routed it.
+func (p *Peer) whose(id string) (peer *elsewhere, why error) {
+	raw, err := hex.DecodeString(id)
+	if err != nil || len(raw) != 16 {
+		return nil, errNoSuchRequest
+	}
+	if [idPeer]byte(raw) == [idPeer]byte(p.id[:idPeer]) {
+		return nil, errForgotten
+	}
+	for _, m := range p.mesh.members() {
+		if [idPeer]byte(raw) == [idPeer]byte(m.ID[:idPeer]) {
+			e := &elsewhere{Name: m.Name, Address: m.Addr, State: string(m.State)}
+			return e, errors.New("this request was routed by the peer " + m.Name + " (" + m.Addr + ", " + e.State + "): ask that one")
+		}
+	}
+	return nil, errNoSuchRequest
+}
+
+// serveRequests lists the last failed, slow and retried requests of this peer.
+func (p *Peer) serveRequests(w http.ResponseWriter, r *http.Request) {
+	n := 20
+	if text := r.URL.Query().Get("n"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > requests.KeptNotable {
+			writeError(w, http.StatusBadRequest, errors.New("n must be a number from 1 to "+strconv.Itoa(requests.KeptNotable)))
+			return
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"requests": p.book.Notable(n, p.name, time.Now())})
+}
