@@ -65,11 +65,18 @@ const lookKeys = 1024
 func (v *View) look(r *Ref, d *Depth) {
 	h := r.confirmed.Load()
 	if r.flags.Load()&flagHybrid != 0 {
+		held, at := -1, 0 // mostly all is on the GPU: one search for the three
 		for _, depth := range [...]*int{&d.GPU, &d.CPU, &d.Any} {
+			if *depth == held {
+				*depth = at
+				continue
+			}
+			held = *depth
 			for done := false; !done; {
 				done = true // the facts may be others by now
 				v.x.closely(r, h, func(b *blocks) { *depth, done = b.reusable(v.keys, *depth) })
 			}
+			at = *depth
 		}
 	}
 	for i := 0; i < d.GPU && r.flags.Load()&flagSuspect != 0; i += lookKeys {
