@@ -1,10 +1,6 @@
 package gossip
 
-import (
-	"slices"
-
-	"github.com/banyan-llm/banyan/crdt"
-)
+import "github.com/banyan-llm/banyan/crdt"
 
 // conn is one connection. Its peer is known once its hello came.
 type conn struct {
@@ -137,79 +133,6 @@ func (c *Core) unsend(p *peer, cn *conn) {
 	c.askAgain(p, cn.class)
 }
 
-// planDial sets when to dial a peer next: the smaller id at once, then with
-// growing waits; the other later.
-func (c *Core) planDial(p *peer, class Class) {
-	if !p.member {
-		p.dialAt[class] = 0
-		return
-	}
-	wait := int64(0)
-	if !c.cfg.Self.Less(p.id) {
-		wait = max(dialLaterMs, int64(len(c.order))*dialEachMs)
-	}
-	if n := p.tries[class]; n > 0 {
-		wait = max(wait, c.jitter(min(int64(dialMs)<<min(n, 8), maxDialMs)))
-	}
-	p.dialAt[class] = c.now + max(wait, 1)
-	c.wake(p.dialAt[class])
-}
-
-// dials asks for the connections that are due and not under way. The peers with
-// larger ids come first, from the own id on, so that a mesh that starts at once
-// does not call on the same peer first. First dials are paced: handshakes that
-// all begin together end together, and in a large mesh too late.
-func (c *Core) dials() {
-	i, _ := slices.BinarySearchFunc(c.order, c.cfg.Self, func(p *peer, self crdt.PeerID) int { return slices.Compare(p.id[:], self[:]) })
-	free := dialsAtOnce - c.dialsUnderWay()
-	for _, p := range slices.Concat(c.order[i:], c.order[:i]) {
-		for i, at := range p.dialAt {
-			class := Class(i)
-			if at == 0 || p.conns[class] != nil {
-				continue
-			}
-			if at <= c.now {
-				if p.tries[class] == 0 && free <= 0 {
-					continue // its turn comes when another's connection stands, or is late
-				}
-				if !c.dialing(p, class) {
-					c.emit(Dial{Peer: p.id, Class: class})
-				}
-				if p.tries[class] == 0 {
-					free--
-				}
-				p.tries[class]++
-				p.dialed[class] = c.now
-				c.planDial(p, class)
-			}
-			c.wake(p.dialAt[class])
-		}
-	}
-}
-
-// dialsUnderWay counts the first dials that may still become connections.
-func (c *Core) dialsUnderWay() (n int) {
-	for _, p := range c.order {
-		for class, at := range p.dialed {
-			if late := at + dialSlowMs; p.tries[class] == 1 && p.conns[class] == nil && c.now < late {
-				n++
-				c.wake(late)
-			}
-		}
-	}
-	return n
-}
-
-// dialing reports whether a connection that may become p's waits for its hello.
-func (c *Core) dialing(p *peer, class Class) bool {
-	for _, cn := range c.links {
-		if cn.peer == nil && cn.class == class && cn.expect == p.id {
-			return true
-		}
-	}
-	return false
-}
-
 // attach makes cn the connection of its class to p, if no better one stands.
 func (c *Core) attach(cn *conn, p *peer) bool {
 	old := p.conns[cn.class]
@@ -225,6 +148,9 @@ func (c *Core) attach(cn *conn, p *peer) bool {
 	}
 	p.dialAt[cn.class] = 0
 	p.reachedAt = c.now
+	if cn.dialed {
+		c.dialing.stood()
+	}
 	c.wake(c.now) // it is another's turn to be dialed
 	if cn.early == p {
 		c.applied(cn, 1)

@@ -24,6 +24,8 @@ type Core struct {
 	due      int64 // when timers must run next
 	effects  []Effect
 
+	dialing dialPace
+
 	peers map[crdt.PeerID]*peer
 	order []*peer // by id: everything that is sent walks this
 	conns map[Conn]*conn
@@ -74,6 +76,7 @@ func New(cfg Config) (*Core, error) {
 		cfg:       cfg,
 		lim:       cfg.Limits,
 		state:     cfg.State,
+		dialing:   dialPace{room: dialsAtFirst},
 		peers:     make(map[crdt.PeerID]*peer),
 		conns:     make(map[Conn]*conn),
 		gone:      make(map[crdt.PeerID]gone),

@@ -26,9 +26,10 @@
 //     router's, 1.01 if dispatches are rarer than that and go at once: the
 //     geometric mean of the conversation and synthetic traces, prefill pools and
 //     aggregated, at load .7.
-//   - First dials are paced, 16 at a time, from the own id upwards, and the peer
-//     with the larger id waits longer for the other's: the handshakes of a mesh
-//     that starts at once end in time, instead of all too late and again.
+//   - Dials are paced, 4 at a time at first and 2 to 16 later, from the own id
+//     upwards, and the peer with the larger id waits longer for the other's: the
+//     handshakes of a mesh that starts at once end in time, instead of all too
+//     late and again.
 //
 // Two other ways were drawn and not taken. Watchers: some peers hear a heartbeat
 // every 200 ms and tell all of silence; silence would be noticed 1.6 s earlier

@@ -58,8 +58,21 @@ func (c *Core) idle(cn *conn) string {
 		return "no hello"
 	case cn.class == Fast && c.now-cn.heardAt >= silenceMs:
 		return "silent"
-	case len(cn.inflight) > 0 && c.now-cn.movedAt >= stuckMs:
+	case len(cn.inflight) > 0 && c.now-c.ackableAt(cn) >= stuckMs:
 		return "nothing acknowledged"
 	}
 	return ""
+}
+
+// ackableAt is since when the oldest frame under way could have been
+// acknowledged. Acks of both connections go by the fast one: while that does not
+// stand, the bulk one is not to blame.
+func (c *Core) ackableAt(cn *conn) int64 {
+	if cn.class == Fast || cn.peer == nil {
+		return cn.movedAt
+	}
+	if fast := cn.peer.conns[Fast]; fast != nil {
+		return max(cn.movedAt, fast.knownAt)
+	}
+	return c.now
 }

@@ -1,8 +1,5 @@
 package gossip
 
-// dialsAtOnce is how many first dials are under way at a time.
-const dialsAtOnce = 16
-
 // Times of the protocol, ms.
 const (
 	heartbeatMs   = 200    // a load frame at least this often
@@ -25,7 +22,7 @@ const (
 	maxDialMs     = 4_000  // then doubled by jitter
 	dialLaterMs   = 3_000  // the larger id dials this much later
 	dialEachMs    = 100    // or this for each peer: so long the smaller one may take to come to it
-	dialSlowMs    = 3_000  // a first dial counts as under way this long
+	dialSlowMs    = 3_000  // a dial counts as under way this long
 	settleMs      = 2_000  // of two connections, one this old yields
 	helloMs       = 5_000  // a connection without hello is closed
 	silenceMs     = 10_000 // so is one to a peer that says nothing

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/banyan-llm/banyan/gossip"
 )
@@ -96,11 +98,61 @@ func linkedTo(nodes []*node) (pairs int) {
 // crowdMeets waits until every node is connected to all others of the mesh.
 func crowdMeets(b testing.TB, nodes []*node, peers int) {
 	b.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); linkedTo(nodes) < len(nodes)*(peers-1); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	began, next := time.Now(), 5*time.Second
+	for linkedTo(nodes) < len(nodes)*(peers-1) {
+		time.Sleep(20 * time.Millisecond)
+		took := time.Since(began)
+		if took >= next {
+			next = took + 5*time.Second
+			tellCrowd(b, nodes, peers, took)
+		}
+		if took > 5*time.Minute {
 			b.Fatalf("%d of %d pairs are connected", linkedTo(nodes), len(nodes)*(peers-1))
 		}
 	}
+}
+
+// tellCrowd says on standard error how far the nodes have come.
+func tellCrowd(b testing.TB, nodes []*node, peers int, took time.Duration) {
+	b.Helper()
+	var alive, failed, waiting int
+	counts := make(map[string]float64)
+	add := func(name string, c prometheus.Counter) {
+		var m dto.Metric
+		if err := c.Write(&m); err != nil {
+			b.Fatal(err)
+		}
+		counts[name] += m.GetCounter().GetValue()
+	}
+	for _, n := range nodes {
+		for _, m := range n.Members() {
+			switch m.State {
+			case Alive:
+				alive++
+			case Failed:
+				failed++
+			}
+		}
+		waiting += n.inbox.waiting()
+		for _, r := range results {
+			add("dial "+r, n.meter.dials.WithLabelValues(r))
+			add("join "+r, n.meter.joins.WithLabelValues(r))
+		}
+		for _, by := range endings {
+			add("ended by "+by, n.meter.ended.WithLabelValues(by))
+		}
+		for why, c := range n.meter.refused {
+			add("refused "+string(why), c)
+		}
+	}
+	var told []string
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		if counts[k] > 0 {
+			told = append(told, fmt.Sprintf("%s %g", k, counts[k]))
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%3.0f s, %.1f s of processor: %d of %d pairs; members alive %d, failed %d; %d items wait; %s\n",
+		took.Seconds(), processCPU().Seconds(), linkedTo(nodes), len(nodes)*(peers-1), alive, failed, waiting, strings.Join(told, ", "))
 }
 
 // dispatches lets every node dispatch 20 times a second until the end.

@@ -1,0 +1,134 @@
+package gossip
+
+import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
+)
+
+// Bounds of how many dials are under way at a time.
+const (
+	dialsAtFirst = 4
+	dialsLeast   = 2
+	dialsMost    = 16
+)
+
+// dialPace is how many dials may be under way at a time. Handshakes that all
+// begin together end together, and in a mesh that starts at once, on machines
+// that have little time for it, too late: all of them are given up and begun
+// again. So a dial that is late halves the number, and as many as are under way
+// that succeed add one.
+type dialPace struct {
+	room  int   // dials under way at most
+	good  int   // that became connections since room last changed
+	cutAt int64 // when room was last halved
+}
+
+// stood counts a dial that became a connection.
+func (d *dialPace) stood() {
+	if d.good++; d.good >= d.room {
+		d.room, d.good = min(d.room+1, dialsMost), 0
+	}
+}
+
+// late counts a dial that took dialSlowMs; of those that were under way
+// together only the first.
+func (d *dialPace) late(now int64) {
+	if now-d.cutAt >= dialSlowMs {
+		d.room, d.good, d.cutAt = max(d.room/2, dialsLeast), 0, now
+	}
+}
+
+// planDial sets when to dial a peer next: the smaller id at once, then with
+// growing waits; the other later.
+func (c *Core) planDial(p *peer, class Class) {
+	if !p.member {
+		p.dialAt[class] = 0
+		return
+	}
+	wait := int64(0)
+	if !c.cfg.Self.Less(p.id) {
+		wait = max(dialLaterMs, int64(len(c.order))*dialEachMs)
+	}
+	if n := p.tries[class]; n > 0 {
+		wait = max(wait, c.jitter(min(int64(dialMs)<<min(n, 8), maxDialMs)))
+	}
+	p.dialAt[class] = c.now + max(wait, 1)
+	c.wake(p.dialAt[class])
+}
+
+// dials asks for the connections that are due and not under way, as many as the
+// pace allows: first those that were never tried. The peers with larger ids come
+// first, from the own id on, so that a mesh that starts at once does not call on
+// the same peer first.
+func (c *Core) dials() {
+	free := c.dialing.room - c.dialsUnderWay()
+	i, _ := slices.BinarySearchFunc(c.order, c.cfg.Self, func(p *peer, self crdt.PeerID) int { return slices.Compare(p.id[:], self[:]) })
+	turns := slices.Concat(c.order[i:], c.order[:i])
+	for _, again := range []bool{false, true} {
+		for _, p := range turns {
+			for class := range Classes {
+				if (p.tries[class] > 0) == again && c.dialDue(p, Class(class)) && free > 0 {
+					c.dial(p, Class(class))
+					free--
+				}
+			}
+		}
+	}
+}
+
+// dialDue reports whether a connection is to be dialed now; one whose time will
+// come is planned for.
+func (c *Core) dialDue(p *peer, class Class) bool {
+	at := p.dialAt[class]
+	switch {
+	case at == 0 || p.conns[class] != nil:
+	case at > c.now:
+		c.wake(at)
+	default:
+		return true
+	}
+	return false
+}
+
+// dial asks for a connection, and plans the next try. One that was opened and
+// waits for its hello is waited for.
+func (c *Core) dial(p *peer, class Class) {
+	if !c.greeting(p, class) {
+		c.emit(Dial{Peer: p.id, Class: class})
+	}
+	p.tries[class]++
+	p.dialed[class] = c.now
+	c.planDial(p, class)
+}
+
+// dialsUnderWay counts the dials that may still become connections: whose turn
+// is another's next waits until one stands, or is late.
+func (c *Core) dialsUnderWay() (n int) {
+	for _, p := range c.order {
+		for class, at := range p.dialed {
+			switch late := at + dialSlowMs; {
+			case at == 0:
+			case p.conns[class] != nil:
+				p.dialed[class] = 0
+			case c.now >= late:
+				p.dialed[class] = 0
+				c.dialing.late(c.now)
+			default:
+				n++
+				c.wake(late)
+			}
+		}
+	}
+	return n
+}
+
+// greeting reports whether a connection that may become p's waits for its hello.
+func (c *Core) greeting(p *peer, class Class) bool {
+	for _, cn := range c.links {
+		if cn.peer == nil && cn.class == class && cn.expect == p.id {
+			return true
+		}
+	}
+	return false
+}
