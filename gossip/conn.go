@@ -149,7 +149,7 @@ func (c *Core) attach(cn *conn, p *peer) bool {
 	p.dialAt[cn.class] = 0
 	p.reachedAt = c.now
 	if cn.dialed {
-		c.dialing.stood()
+		c.dialing.stood(len(c.order) + 1)
 	}
 	c.wake(c.now) // it is another's turn to be dialed
 	if cn.early == p {

@@ -76,7 +76,6 @@ func New(cfg Config) (*Core, error) {
 		cfg:       cfg,
 		lim:       cfg.Limits,
 		state:     cfg.State,
-		dialing:   dialPace{room: dialsAtFirst},
 		peers:     make(map[crdt.PeerID]*peer),
 		conns:     make(map[Conn]*conn),
 		gone:      make(map[crdt.PeerID]gone),

@@ -8,26 +8,33 @@ import (
 
 // Bounds of how many dials are under way at a time.
 const (
-	dialsAtFirst = 4
-	dialsLeast   = 2
-	dialsMost    = 16
+	dialsOfMesh = 256 // all peers together, about: the least that one does
+	dialsLeast  = 2   // of that
+	dialsMost   = 16
 )
 
 // dialPace is how many dials may be under way at a time. Handshakes that all
-// begin together end together, and in a mesh that starts at once, on machines
-// that have little time for it, too late: all of them are given up and begun
-// again. So a dial that is late halves the number, and as many as are under way
-// that succeed add one.
+// begin together end together, and in a large mesh that starts at once, on
+// machines that have little time for it, too late: all of them are given up and
+// begun again. So a dial that is late halves the number, and as many as are under
+// way that succeed add one. A small mesh always has as many as it needs: it
+// comes together at once when a partition ends, whatever was late meanwhile.
 type dialPace struct {
-	room  int   // dials under way at most
-	good  int   // that became connections since room last changed
-	cutAt int64 // when room was last halved
+	more  int   // than the least
+	good  int   // that became connections since more last changed
+	cutAt int64 // when more was last halved
 }
 
-// stood counts a dial that became a connection.
-func (d *dialPace) stood() {
-	if d.good++; d.good >= d.room {
-		d.room, d.good = min(d.room+1, dialsMost), 0
+// least is how many dials one of n peers has under way at least.
+func least(n int) int { return min(max(dialsOfMesh/max(n, 1), dialsLeast), dialsMost) }
+
+// room is how many dials one of n peers may have under way.
+func (d *dialPace) room(n int) int { return min(least(n)+d.more, dialsMost) }
+
+// stood counts a dial that became a connection, of one of n peers.
+func (d *dialPace) stood(n int) {
+	if d.good++; d.good >= d.room(n) {
+		d.more, d.good = min(d.more+1, dialsMost), 0
 	}
 }
 
@@ -35,7 +42,7 @@ func (d *dialPace) stood() {
 // together only the first.
 func (d *dialPace) late(now int64) {
 	if now-d.cutAt >= dialSlowMs {
-		d.room, d.good, d.cutAt = max(d.room/2, dialsLeast), 0, now
+		d.more, d.good, d.cutAt = d.more/2, 0, now
 	}
 }
 
@@ -62,7 +69,8 @@ func (c *Core) planDial(p *peer, class Class) {
 // first, from the own id on, so that a mesh that starts at once does not call on
 // the same peer first.
 func (c *Core) dials() {
-	free := c.dialing.room - c.dialsUnderWay()
+	underWay := c.dialsUnderWay() // first: a late one leaves less room
+	free := c.dialing.room(len(c.order)+1) - underWay
 	i, _ := slices.BinarySearchFunc(c.order, c.cfg.Self, func(p *peer, self crdt.PeerID) int { return slices.Compare(p.id[:], self[:]) })
 	turns := slices.Concat(c.order[i:], c.order[:i])
 	for _, again := range []bool{false, true} {

@@ -26,7 +26,7 @@ func TestFirstDialsArePaced(t *testing.T) {
 	for i := range 40 {
 		step(1_000, MemberUp{Peer: crdt.PeerID{2, byte(i)}})
 	}
-	if n := step(1_010, Tick{}); len(asked) != dialsAtFirst {
+	if n := step(1_010, Tick{}); len(asked) != least(41) {
 		t.Fatalf("%d dials at once, %d of them in one step", len(asked), n)
 	}
 	// One comes to stand: it is another's turn.
@@ -47,27 +47,34 @@ func TestFirstDialsArePaced(t *testing.T) {
 	}
 }
 
-// Dials that are late halve how many are under way, once for those that were
-// begun together; those that succeed bring the number back.
+// Dials that are late halve what is under way beyond the least, once for those
+// that were begun together; those that succeed bring it back. In a small mesh
+// the least is all that is ever needed.
 func TestLateDialsSlowTheNextOnesDown(t *testing.T) {
-	d := dialPace{room: dialsAtFirst}
-	for range 1_000 {
-		d.stood()
+	var d dialPace
+	if got := d.room(8); got < 2*7 {
+		t.Errorf("one of 8 peers dials %d at a time, of 14", got)
 	}
-	if d.room != dialsMost {
-		t.Fatalf("%d at a time after 1,000 successes", d.room)
+	if got := d.room(128); got != dialsLeast {
+		t.Errorf("one of 128 peers begins with %d at a time", got)
+	}
+	for range 1_000 {
+		d.stood(128)
+	}
+	if got := d.room(128); got != dialsMost {
+		t.Fatalf("%d at a time after 1,000 successes", got)
 	}
 	for range dialsMost {
 		d.late(10_000)
 	}
-	if d.room != dialsMost/2 {
-		t.Errorf("%d at a time after a round of late dials, want half", d.room)
+	if got := d.room(128); got != dialsLeast+dialsMost/2 {
+		t.Errorf("%d at a time after a round of late dials, want half of the most, and the least", got)
 	}
 	for i := range int64(10) {
 		d.late(10_000 + (i+1)*dialSlowMs)
 	}
-	if d.room != dialsLeast {
-		t.Errorf("%d at a time after ten rounds of late dials", d.room)
+	if got := d.room(128); got != dialsLeast {
+		t.Errorf("%d at a time after ten rounds of late dials", got)
 	}
 }
 
@@ -92,9 +99,9 @@ func TestDialsThatFollowLateOnesArePacedToo(t *testing.T) {
 	if len(at) < 80 {
 		t.Fatalf("%d dials of 80 connections in 300 s", len(at))
 	}
-	for i := dialsAtFirst; i < len(at); i++ {
-		if took := at[i] - at[i-dialsAtFirst]; took < dialSlowMs {
-			t.Fatalf("%d dials within %d ms, at %d", dialsAtFirst+1, took, at[i])
+	for i := least(41); i < len(at); i++ {
+		if took := at[i] - at[i-least(41)]; took < dialSlowMs {
+			t.Fatalf("%d dials within %d ms, at %d", least(41)+1, took, at[i])
 		}
 	}
 }

@@ -26,8 +26,8 @@
 //     router's, 1.01 if dispatches are rarer than that and go at once: the
 //     geometric mean of the conversation and synthetic traces, prefill pools and
 //     aggregated, at load .7.
-//   - Dials are paced, 4 at a time at first and 2 to 16 later, from the own id
-//     upwards, and the peer with the larger id waits longer for the other's: the
+//   - Dials are paced, some 256 at a time of all peers, more where they succeed
+//     (2 to 16 of each), from the own id upwards, and the peer with the larger id waits longer for the other's: the
 //     handshakes of a mesh that starts at once end in time, instead of all too
 //     late and again.
 //
