@@ -15,6 +15,7 @@ import (
 
 	"github.com/banyan-llm/banyan/simulation/client"
 	"github.com/banyan-llm/banyan/simulation/load"
+	"github.com/banyan-llm/banyan/simulation/workload"
 )
 
 // loading is `banyan load`.
@@ -25,6 +26,8 @@ type loading struct {
 	keyFile string
 	fresh   bool
 	eos     bool
+	vocab   int
+	most    int // failures
 	timeout time.Duration
 	asJSON  bool
 	cfg     load.Config
@@ -37,12 +40,14 @@ func (l *loading) register(fs *flag.FlagSet) {
 	fs.StringVar(&l.keyFile, "key-file", "", "`file` with the bearer key")
 	fs.BoolVar(&l.fresh, "new-connections", false, "a new connection for every request, as many clients would")
 	fs.BoolVar(&l.eos, "ignore-eos", false, "ask vLLM to generate every token asked for")
+	fs.IntVar(&l.vocab, "vocabulary", 0, "prompts that are no chats: send token ids below this, the size of the model's vocabulary; 0: send text")
+	fs.IntVar(&l.most, "max-failures", 0, "exit 1 if more requests fail")
 	fs.DurationVar(&l.timeout, "timeout", client.DefaultTimeout, "of one request, answer included")
 	fs.BoolVar(&l.asJSON, "json", false, "print one JSON object")
 	fs.Float64Var(&l.cfg.Rate, "rate", 0, "requests a second, open loop; 0: as the workload says")
 	fs.IntVar(&l.cfg.Concurrency, "concurrency", 0, "closed loop: keep this many in flight, without think times")
 	fs.DurationVar(&l.cfg.Duration, "duration", 0, "send nothing after it; 0: the whole workload")
-	fs.IntVar(&l.cfg.InFlight, "max-in-flight", load.DefaultInFlight, "open loop: most requests open at a time; more are counted, not sent")
+	fs.IntVar(&l.cfg.InFlight, "max-in-flight", load.DefaultInFlight, "open loop: most requests open at a time; what is due beyond is counted and left out")
 	fs.BoolVar(&l.cfg.Steady, "steady", true, "open loop, generated workloads: meet sessions at random turns, with the history that led there, as after a long run (equal seeds, equal turns); false: all begin with their first turn")
 	fs.StringVar(&l.cfg.Policy, "policy", "", "ask Banyan for this policy (X-Banyan-Policy)")
 }
@@ -51,6 +56,12 @@ func (l *loading) register(fs *flag.FlagSet) {
 // reads the workload.
 func (l *loading) check(fs *flag.FlagSet, given error) error {
 	faults := []error{given, l.checkURL()}
+	if l.vocab < 0 || l.vocab > math.MaxInt32 {
+		faults = append(faults, fmt.Errorf("vocabulary: %d is out of range", l.vocab))
+	}
+	if l.most < 0 {
+		faults = append(faults, fmt.Errorf("max-failures: %d is negative", l.most))
+	}
 	if l.timeout <= 0 {
 		faults = append(faults, fmt.Errorf("timeout: %v is out of range", l.timeout))
 	}
@@ -121,14 +132,10 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	defer l.cfg.Client.Close()
-	if l.model == "" {
-		model, err := l.cfg.Client.Model(ctx)
-		if err != nil {
-			return fmt.Errorf("%w (%s --model skips this question)", err, l.hint(err))
-		}
-		l.model = model
+	if err := l.meet(ctx, stderr); err != nil {
+		return err
 	}
-	l.cfg.Writer = &client.Writer{Model: l.model, IgnoreEOS: l.eos}
+	l.cfg.Writer = &client.Writer{Model: l.model, Vocab: l.vocab, IgnoreEOS: l.eos}
 	l.cfg.Session = fmt.Sprintf("load-%d", time.Now().UnixNano())
 	tick := newTicker(stderr)
 	start := time.Now()
@@ -144,6 +151,58 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return l.tell(&report, stdout)
 }
 
+// meet asks what the endpoint serves, and keeps the workload inside the model's
+// context where that is told. With --model an endpoint need not answer.
+func (l *loading) meet(ctx context.Context, stderr io.Writer) error {
+	models, err := l.cfg.Client.Models(ctx)
+	switch {
+	case l.model == "" && err != nil:
+		return fmt.Errorf("%w (%s --model skips this question)", err, l.hint(err))
+	case l.model == "":
+		l.model = models[0].ID
+	}
+	context := 0
+	for _, m := range models {
+		if m.ID == l.model {
+			context = m.MaxLen
+		}
+	}
+	if context <= 0 {
+		return nil
+	}
+	per := 1.0
+	longest := 0
+	for i := range l.cfg.Workload.Requests {
+		longest = max(longest, l.cfg.Workload.Requests[i].Tokens+l.cfg.Workload.Requests[i].Output)
+	}
+	if l.vocab == 0 && 2*usualPerWord*longest > context { // else there is room however many
+		per = l.perWord(ctx)
+	}
+	const room = .95 // for the template of a chat, and for answers as they come
+	if n := l.cfg.Workload.Fit(int(room*float64(context)), per); n > 0 {
+		fmt.Fprintf(stderr, "banyan load: %d of %d requests were shortened to the context of %s, %d tokens\n", n, len(l.cfg.Workload.Requests), l.model, context)
+	}
+	return nil
+}
+
+// usualPerWord is how many tokens a made-up word is mostly.
+const usualPerWord = 3
+
+// perWord asks the engine how many of its tokens a word of ours is.
+func (l *loading) perWord(ctx context.Context) float64 {
+	const words = 64
+	probe := client.Writer{Model: l.model}
+	path, body, err := probe.Body(&workload.Request{Prompt: []workload.Segment{{ID: 1, Tokens: words}}, Tokens: words, Output: 1})
+	if err != nil {
+		return usualPerWord
+	}
+	a := l.cfg.Client.Once(ctx, path, body, nil)
+	if a.Err != nil || a.Prompt <= 0 {
+		return usualPerWord
+	}
+	return float64(a.Prompt) / words
+}
+
 // hint says what to look at when the endpoint lists no models.
 func (l *loading) hint(err error) string {
 	var refused *url.Error
@@ -153,7 +212,8 @@ func (l *loading) hint(err error) string {
 	return "is " + l.url + " the base of an OpenAI endpoint, as http.listen of a peer?"
 }
 
-// tell prints the report. A run without a single answer has failed.
+// tell prints the report. A run with too many failures, or without a single
+// answer, has failed.
 func (l *loading) tell(report *load.Report, stdout io.Writer) error {
 	var err error
 	if l.asJSON {
@@ -163,7 +223,8 @@ func (l *loading) tell(report *load.Report, stdout io.Writer) error {
 	} else {
 		err = report.Write(stdout)
 	}
-	if err == nil && report.Completed == 0 {
+	failed := report.Failed - report.Failures[client.CauseStopped]
+	if err == nil && (report.Completed == 0 || failed > l.most) {
 		return errCheck
 	}
 	return err

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/banyan-llm/banyan/simulation/standin"
@@ -43,6 +45,45 @@ func TestLoadDrivesAnEndpoint(t *testing.T) {
 	}
 	if rep.Model != "some-model" || rep.Completed < 20 || rep.Completed != rep.Requests || rep.TTFT.P99 <= 0 || rep.TPOT.P50 <= 0 || rep.Cached <= 0 {
 		t.Errorf("%+v", rep)
+	}
+}
+
+// A model of a small context gets nothing that does not go into it, and
+// failures are the command's own.
+func TestLoadStaysInsideTheModel(t *testing.T) {
+	s, err := standin.New(standin.Config{Profile: "fast", Model: "small", MaxModelLen: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	args := []string{"load", "--url", s.URL(), "--workload", "b2b", "--requests", "12", "--concurrency", "4", "--json"}
+	code, out, errs := played(args...)
+	if code != exitOK || !strings.Contains(errs, "were shortened to the context of small, 256 tokens") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if code, out, errs = played(append(args, "--vocabulary", "1000")...); code != exitOK {
+		t.Errorf("with token ids: exit %d: %s%s", code, out, errs)
+	}
+	var served atomic.Int64
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+			return
+		}
+		if n := served.Add(1); n%2 == 0 {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: [DONE]\n\n")
+	}))
+	defer failing.Close()
+	args[2] = failing.URL
+	if code, out, errs := played(args...); code != exitFailed || !strings.Contains(out, `"failed": `) {
+		t.Errorf("half of them failed: exit %d: %s%s", code, out, errs)
+	}
+	if code, out, errs := played(append(args, "--max-failures", "1000")...); code != exitOK {
+		t.Errorf("and that is allowed: exit %d: %s%s", code, out, errs)
 	}
 }
 

@@ -109,28 +109,30 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader, 
 	return c.HTTP.Do(req)
 }
 
-// Model asks for the first model that the endpoint serves.
-func (c *Client) Model(ctx context.Context) (string, error) {
+// Listed is a model that an endpoint serves.
+type Listed struct {
+	ID     string `json:"id"`
+	MaxLen int    `json:"max_model_len"` // tokens of prompt and answer together; 0: not told
+}
+
+// Models asks what the endpoint serves; at least one, each with a name.
+func (c *Client) Models(ctx context.Context) ([]Listed, error) {
 	ctx, cancel := context.WithTimeout(ctx, modelTimeout)
 	defer cancel()
 	res, err := c.send(ctx, http.MethodGet, "/v1/models", nil, nil)
 	if err != nil {
-		return "", fmt.Errorf("list models: %w", err)
+		return nil, fmt.Errorf("list models: %w", err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("list models: status %d", res.StatusCode)
+		return nil, fmt.Errorf("list models: status %d", res.StatusCode)
 	}
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
+	var list struct{ Data []Listed }
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxModels)).Decode(&list); err != nil {
-		return "", fmt.Errorf("list models: %w", err)
+		return nil, fmt.Errorf("list models: %w", err)
 	}
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
-		return "", fmt.Errorf("list models: %s serves none", c.URL)
+		return nil, fmt.Errorf("list models: %s serves none", c.URL)
 	}
-	return list.Data[0].ID, nil
+	return list.Data, nil
 }

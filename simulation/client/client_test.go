@@ -109,12 +109,12 @@ func TestL2ASilentServerTimesOut(t *testing.T) {
 }
 
 func TestTheFirstModelIsTaken(t *testing.T) {
-	if got, err := answering(t, 200, `{"data":[{"id":"m1"},{"id":"m2"}]}`).Model(t.Context()); got != "m1" || err != nil {
-		t.Errorf("%q, %v", got, err)
+	if got, err := answering(t, 200, `{"data":[{"id":"m1","max_model_len":7},{"id":"m2"}]}`).Models(t.Context()); err != nil || len(got) != 2 || got[0] != (Listed{"m1", 7}) {
+		t.Errorf("%+v, %v", got, err)
 	}
 	for _, body := range []string{`{"data":[]}`, `[]`, ``} {
-		if got, err := answering(t, 200, body).Model(t.Context()); err == nil {
-			t.Errorf("%q gave %q", body, got)
+		if got, err := answering(t, 200, body).Models(t.Context()); err == nil {
+			t.Errorf("%+v gave %+v", body, got)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 // carry what was really answered before. Safe for use by many goroutines.
 type Writer struct {
 	Model     string
+	Vocab     int  // token ids below it are sent for prompts that are no chats; 0: their text is
 	IgnoreEOS bool // ask vLLM to produce every token; other servers may refuse the field
 
 	mu      sync.Mutex        // guards below
@@ -34,7 +35,8 @@ func (w *Writer) reply(segment uint64) (string, bool) {
 	return text, text != ""
 }
 
-// Body is the request's path and JSON: a chat, or a completion of token ids.
+// Body is the request's path and JSON: a chat, or a completion of text or of
+// token ids.
 func (w *Writer) Body(r *workload.Request) (path string, body []byte, err error) {
 	ask := map[string]any{
 		"model": w.Model, "max_tokens": max(r.Output, 1), "stream": true,
@@ -47,8 +49,13 @@ func (w *Writer) Body(r *workload.Request) (path string, body []byte, err error)
 	if r.Chat() {
 		path = "/v1/chat/completions"
 		ask["messages"] = r.Messages(w.reply)
+	} else if ids := r.AppendTokens(nil); w.Vocab > 0 {
+		for i := range ids {
+			ids[i] %= uint32(w.Vocab)
+		}
+		ask["prompt"] = ids
 	} else {
-		ask["prompt"] = r.AppendTokens(nil)
+		ask["prompt"] = workload.Text(ids)
 	}
 	body, err = json.Marshal(ask)
 	return path, body, err

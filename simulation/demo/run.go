@@ -13,6 +13,10 @@ import (
 	"github.com/banyan-llm/banyan/simulation/workload"
 )
 
+// vocabulary is more than the stand-ins' words, less than their vocabulary:
+// prompts go as token ids.
+const vocabulary = 128 << 10
+
 // policies are compared in this order; peers come and go under the last one.
 var policies = []string{"random", "round_robin", "ttft"}
 
@@ -150,7 +154,7 @@ func (s *stage) play(ctx context.Context, policy string, r *Report) error {
 	s.say("policy %-11s %d requests", policy, len(load.Requests))
 	c := client.New(s.balancer.url(), true) // a new connection each time: the balancer chooses a peer each time
 	c.Timeout = requestTimeout
-	t := &traffic{client: c, writer: client.Writer{Model: model}, load: load, policy: policy}
+	t := &traffic{client: c, writer: client.Writer{Model: model, Vocab: vocabulary}, load: load, policy: policy}
 	excused := func(client.Answer) bool { return false }
 	var upset *upset
 	if policy == policies[len(policies)-1] {

@@ -180,12 +180,19 @@ func (r *Request) Messages(reply func(segment uint64) (string, bool)) []Message 
 }
 
 // Text writes a segment in the made-up language: one word a token.
-func (s Segment) Text() string {
+func (s Segment) Text() string { return Text(s.AppendTokens(make([]uint32, 0, s.Tokens))) }
+
+// Text writes tokens as words of the made-up language; recorded ids that are
+// none of its words are given one.
+func Text(ids []uint32) string {
 	var b strings.Builder
-	b.Grow(s.Tokens * (wordLen + 1))
-	for i, id := range s.AppendTokens(make([]uint32, 0, s.Tokens)) {
+	b.Grow(len(ids) * (wordLen + 1))
+	for i, id := range ids {
 		if i > 0 {
 			b.WriteByte(' ')
+		}
+		if id < FirstWord || id >= FirstWord+Words {
+			id = FirstWord + id%Words
 		}
 		b.WriteString(Word(id))
 	}
