@@ -16,7 +16,7 @@ import (
 // files lie, what it writes.
 var ownSettings = []string{
 	"http.listen", "http.tls", "admin", "mesh.bind", "mesh.advertise", "mesh.join", "mesh.name", "mesh.hash_secret", "mesh.keyring", "mesh.tls",
-	"auth.keys_file", "log", "tracing",
+	"auth.keys_file", "log", "access_log", "tracing",
 }
 
 func isOwn(key string) bool {

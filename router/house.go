@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/pick"
@@ -76,11 +78,15 @@ func (p *Peer) tellReady() {
 	if !p.serving.Load() || p.toldReady != nil && *p.toldReady == ready {
 		return
 	}
+	level := hclog.Warn
+	if p.toldReady == nil { // every peer begins so
+		level = hclog.Info
+	}
 	p.toldReady = &ready
 	if ready {
 		p.log.Info("ready: GET /readyz answers 200", "reason", why)
 	} else {
-		p.log.Warn("not ready: GET /readyz answers 503", "reason", why)
+		p.log.Log(level, "not ready: GET /readyz answers 503", "reason", why)
 	}
 }
 

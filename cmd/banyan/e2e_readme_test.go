@@ -50,7 +50,7 @@ func TestTheTenMinutePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := strings.Replace(string(block[1]), "make build\n", "", 1) // the binary is there
-	script = "set -eu\nip link set lo up\n" + script + "\nbin/banyan status --peer 127.0.0.1:8091 --check --wait 60s\nkill -9 $(jobs -p)\n"
+	script = "set -eu\nip link set lo up\n" + script + "\nbin/banyan status --peer 127.0.0.1:8091 --check --wait 60s\ngrep -H WARN p*.log || true\nkill -9 $(jobs -p)\n"
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "--net", "bash", "-c", script)
@@ -65,6 +65,13 @@ func TestTheTenMinutePath(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, out)
+	}
+	for _, warning := range []string{"hash_secret", "not encrypted", "not ready"} {
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "[WARN]") && strings.Contains(line, warning) {
+				t.Errorf("the quick start warns: %s", line)
+			}
+		}
 	}
 	for _, want := range []string{"all is well, seen from p1", `"object":"chat.completion"`, "3/3 peers, 3/3 replicas, 0 divergent", "failed              0"} {
 		if !strings.Contains(string(out), want) {

@@ -298,6 +298,7 @@ var sections = [][2]string{
 	{"drain", "The end of a peer"},
 	{"tracing", "OpenTelemetry"},
 	{"log", "Log on stderr"},
+	{"access_log", "One line a request"},
 	{"routing", "Knobs of the policies, prefill and decode apart"},
 }
 
