@@ -10,7 +10,10 @@ BENCHTIME ?= 1s
 SOAKTIME ?= 2m
 MUTANTS  ?= .
 
-.PHONY: deploy-check help build demo test check bench sim fuzz e2e e2e-vllm mutants soak clean
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+RELEASE_TIME ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+.PHONY: deploy-check help build demo test check bench sim fuzz e2e e2e-vllm mutants soak clean release sbom vulncheck
 
 help: ## one line a target
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +34,20 @@ check: ## gofumpt, vet, staticcheck, golangci-lint (import rules are a test)
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
 
-deploy-check: ## render the Helm chart over a matrix of values, check and compare (own module)
+deploy-check: ## render the Helm chart over a matrix of values; build a release twice and compare; licences (own modules)
 	cd deploy/lint && $(GO) vet ./... && $(GO) test -count 1 ./...
+	cd deploy/release && $(GO) vet ./... && $(GO) test -count 1 ./...
+
+release: ## archives for Linux and macOS, images for docker load, bill of materials, checksums: out/release, without Docker
+	rm -rf out/release
+	cd deploy/release && $(GO) run . -version '$(VERSION)' -time '$(RELEASE_TIME)'
+
+sbom: ## the bill of materials alone, CycloneDX: out/
+	cd deploy/release && $(GO) run . -sbom -version '$(VERSION)' -time '$(RELEASE_TIME)' -out ../../out
+
+vulncheck: ## known vulnerabilities in what the binary calls; says so and passes where their database cannot be reached
+	@out=$$($(GO) run $(GOVULNCHECK) ./cmd/banyan 2>&1) && { echo "$$out"; exit 0; }; echo "$$out"; \
+	if echo "$$out" | grep -q 'fetching vulnerabilities'; then echo "vulncheck: the database cannot be reached, nothing was checked"; else exit 1; fi
 
 bench: ## benchmarks of the hot paths with their yardsticks
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./radix/... ./crdt/... ./router/... ./gossip/...
