@@ -84,7 +84,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	strange, ignored := uint64(0), uint64(0)
 	for _, r := range p.fleet.List() {
 		gauge(c.inflight, float64(p.loads.InFlight(r.Stream)), r.Name())
-		gauge(c.up, oneIf(r.Up()), r.Name())
+		unfit, _ := r.Unfit()
+		gauge(c.up, oneIf(r.Up() && unfit == ""), r.Name())
 		gauge(c.parked, oneIf(p.loads.Draining(r.Stream)), r.Name())
 		if st, ok := p.ingest.told(r.Stream); ok {
 			if heard, known := p.ingest.hears(r.Stream, &st); known {

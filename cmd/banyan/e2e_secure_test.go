@@ -131,8 +131,8 @@ func TestConfigurationIsFollowed(t *testing.T) {
 		{append(env, "BANYAN_ADMIN_KEY="+readKey), []string{"status"}, exitOK, "waiting for a restart: grid"},
 		{append(env, "BANYAN_ADMIN_KEY="+readKey), []string{"status", "--check"}, exitFailed, "was not taken up"},
 		{append(env, "BANYAN_ADMIN_KEY="+readKey), []string{"drain", "r0"}, exitFailed, "may only read"},
-		{env, []string{"drain", "r0", "--admin-key-file", writeFile(t, adminKey+"\n")}, exitOK, "on every peer"},
-		{append(env, "BANYAN_ADMIN_KEY="+adminKey), []string{"undrain", "r0"}, exitOK, "on every peer"},
+		{env, []string{"drain", "r0", "--admin-key-file", writeFile(t, adminKey+"\n")}, exitOK, "r0 is drained: no peer of the mesh"},
+		{append(env, "BANYAN_ADMIN_KEY="+adminKey), []string{"undrain", "r0"}, exitOK, "r0 takes requests again, from every peer"},
 	} {
 		if code, out := runBinary(t, tc.env, tc.args...); code != tc.code || !strings.Contains(out, tc.says) {
 			t.Errorf("%q: exit code %d, want %d; said %s", tc.args, code, tc.code, out)

@@ -45,9 +45,27 @@ type process struct {
 	cmd   *exec.Cmd
 	admin adminClient // one, for its connection is kept
 	said  map[string]string
-	errs  *bytes.Buffer
+	errs  *logBuffer
 	ended time.Time // written before done
 	done  chan error
+}
+
+// logBuffer is what a process wrote so far, also while it runs.
+type logBuffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // launch starts banyan and waits for the line that says where it listens.
@@ -63,7 +81,7 @@ func launch(t *testing.T, args ...string) *process {
 // launchCommand is launch for a command that ends up as banyan.
 func launchCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: cmd, said: map[string]string{}, errs: &bytes.Buffer{}, done: make(chan error, 1)}
+	p := &process{t: t, cmd: cmd, said: map[string]string{}, errs: &logBuffer{}, done: make(chan error, 1)}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -153,6 +153,7 @@ func TestEventsThatCannotBeHeardAreTold(t *testing.T) {
 			raw, err := p.admin.call(t.Context(), http.MethodGet, "/metrics")
 			return err == nil && strings.Contains(string(raw), `banyan_replica_events{replica="r0"} 0`)
 		})
+		eventually(t, name+": the log tells", func() bool { return strings.Contains(p.errs.String(), "events of a replica cannot be heard") })
 		p.stop()
 		if n := strings.Count(p.errs.String(), "events of a replica cannot be heard"); n != 1 {
 			t.Errorf("%s: logged %d times, want once:\n%s", name, n, p.errs)

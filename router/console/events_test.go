@@ -86,7 +86,7 @@ func TestVerdict(t *testing.T) {
 		{LevelOK, "Converged. 2/2 peers, 1/1 replicas, 0 divergent", func(*Status) {}},
 		{LevelOK, "Well, without other peers. 1/1", func(s *Status) { s.Peers = s.Peers[:1] }},
 		{LevelWarn, "Peer b failed. 1/2 peers", func(s *Status) { s.Peers[1].State = "failed"; s.Problems = []Problem{{Text: "Peer b failed"}} }},
-		{LevelBad, "No replica is up.", func(s *Status) { s.Replicas[0].State = "down"; s.Problems = make([]Problem, 1) }},
+		{LevelBad, "No replica is up: r is down.", func(s *Status) { s.Replicas[0].State = "down"; s.Problems = []Problem{{Text: "r is down"}} }},
 		{LevelBad, "Peers disagree.", func(s *Status) { s.Mesh.Divergent = 2 }},
 		{LevelBad, "Not ready: joining.", func(s *Status) { s.Ready, s.Reason = false, "joining" }},
 		{LevelWarn, "Draining.", func(s *Status) { s.Ready, s.Draining, s.Problems = false, true, make([]Problem, 1) }},

@@ -72,7 +72,11 @@ func (s *Status) Judge() {
 	case t.replicas == 0:
 		head = "No replica is known."
 	case t.up == 0:
-		head = "No replica is up."
+		head = "No replica is up"
+		if len(s.Problems) > 0 {
+			head += ": " + s.trouble()
+		}
+		head += "."
 	case s.Mesh.Divergent > 0:
 		head = "Peers disagree."
 	case !s.OK:
