@@ -38,7 +38,7 @@ const vllmPage, vllmPages = 32, 400
 
 // vllmPatience is how long a server may take to come up: 30 processor seconds,
 // on machines that others use as well.
-const vllmPatience = 5 * time.Minute
+const vllmPatience = 8 * time.Minute
 
 func (e *vllm) url() string    { return fmt.Sprintf("http://127.0.0.1:%d", e.port) }
 func (e *vllm) events() string { return fmt.Sprintf("tcp://127.0.0.1:%d", e.port+100) }
