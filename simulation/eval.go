@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation/replica"
@@ -16,6 +17,14 @@ import (
 // proven bound: first come, first served with big and small requests mixed
 // can be beaten by sorting them out.
 const Pooled = "pooled"
+
+// PooledCaches is Pooled with a cache as big as all replicas' together, the
+// least recently used pages pushed out first: what could be had with the caches
+// that there are, if every replica reached all of them.
+const PooledCaches = "pooled_caches"
+
+// pooled reports whether a policy's name is that of a reference.
+func pooled(name string) bool { return name == Pooled || name == PooledCaches }
 
 // Config is one evaluation. The zero value of every field but Workload is its
 // default.
@@ -33,10 +42,13 @@ type Config struct {
 	// PrefillReplicas of the replicas, the first ones, only prefill; whether two
 	// replicas share a request is for Routing.Disagg to say. 0: none.
 	PrefillReplicas int
-	Prefill         bool                                      // prefill pool: nobody decodes, output is one token
-	NoCache         bool                                      // replicas without prefix reuse
-	Learn           bool                                      // peers calibrate rates online instead of knowing them
-	Rates           func(policy.Rates, int, int) policy.Rates // what peer p believes of replica k; nil: the truth
+	Prefill         bool // prefill pool: nobody decodes, output is one token
+	// Pin keeps a session, its subagents too, at the replica that its first
+	// request was sent to, whatever the policy would say later.
+	Pin     bool
+	NoCache bool                                      // replicas without prefix reuse
+	Learn   bool                                      // peers calibrate rates online instead of knowing them
+	Rates   func(policy.Rates, int, int) policy.Rates // what peer p believes of replica k; nil: the truth
 
 	// Delays in seconds. A peer sees its own doings at once.
 	LoadDelay     float64 // first tokens and finishes, to the other peers
@@ -70,7 +82,7 @@ var ErrStopped = errors.New("stopped")
 // Validate reports every fault of the configuration.
 func (c Config) Validate() error {
 	c, err := c.complete()
-	if c.Policy != Pooled && c.Routing != nil {
+	if !pooled(c.Policy) && c.Routing != nil {
 		_, unknown := policy.New(c.Policy, *c.Routing)
 		err = errors.Join(err, unknown)
 	}
@@ -99,6 +111,13 @@ type Report struct {
 	Seed            uint64  `json:"seed"`
 	TraceHash       string  `json:"trace_hash"`
 	Told            string  `json:"told,omitempty"` // what reading changed of the trace
+
+	// Of workloads with sessions. A fork is the first request of a subagent.
+	Turns      Spread  `json:"turns_ttft_ms"`            // all requests but forks
+	Forks      Spread  `json:"forks_ttft_ms"`            // zero if there are none
+	SessionE2E float64 `json:"session_mean_s"`           // from a session's first request to its last answer, its subagents' too
+	Again      int64   `json:"computed_again_tokens"`    // prompt tokens computed beyond what an endless cache would leave
+	LiveTokens float64 `json:"live_session_tokens_mean"` // tokens of the sessions under way, beginnings that all share not counted
 
 	Gossip      map[string]int64      `json:"gossip,omitempty"` // bytes by frame
 	MaxOverMean float64               `json:"max_over_mean"`    // of prefill seconds over replicas
@@ -173,7 +192,7 @@ func (c Config) complete() (Config, error) {
 	if c.DispatchDelay < 0 {
 		c.DispatchDelay = c.LoadDelay
 	}
-	if c.Policy == Pooled { // it knows everything
+	if pooled(c.Policy) { // it knows everything
 		c.PrefillReplicas = 0
 		c.Peers, c.LoadDelay, c.DispatchDelay, c.IndexDelay = 1, 0, 0, 0
 	}
@@ -260,6 +279,42 @@ func Capacity(cfg Config) (float64, error) {
 		return 0, fmt.Errorf("capacity: %w", err)
 	}
 	return float64(r.completed) / r.last, nil
+}
+
+// SessionCapacity is Capacity of a workload with sessions: all begin at once and
+// nobody pauses. The last fifth of the requests is left out, since the longest
+// sessions end alone.
+func SessionCapacity(cfg Config) (float64, error) {
+	w := *cfg.Workload
+	w.Requests = slices.Clone(w.Requests)
+	for i := range w.Requests {
+		w.Requests[i].Think = 0
+	}
+	cfg.Workload = &w
+	cfg.Policy, cfg.Speedup, cfg.Load = Pooled, math.MaxFloat64, 0
+	cfg, err := cfg.complete()
+	if err != nil {
+		return 0, fmt.Errorf("capacity: %w", err)
+	}
+	r, err := newRun(cfg)
+	if err != nil {
+		return 0, fmt.Errorf("capacity: %w", err)
+	}
+	if err := r.play(); err != nil {
+		return 0, fmt.Errorf("capacity: %w", err)
+	}
+	var over []float64
+	for i := range r.jobs {
+		if r.jobs[i].done > 0 {
+			over = append(over, r.jobs[i].done)
+		}
+	}
+	if len(over) == 0 {
+		return 0, errors.New("capacity: no request was completed")
+	}
+	slices.Sort(over)
+	n := max(len(over)*4/5, 1)
+	return float64(n) / over[n-1], nil
 }
 
 // speedup is the factor on arrival times that makes the load cfg.Load.

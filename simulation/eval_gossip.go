@@ -190,14 +190,15 @@ func (t *traffic) end(now float64) {
 	if t == nil {
 		return
 	}
+	tally, news := t.tally(), t.news()
 	for i := range t.talkers {
 		p := &t.talkers[i]
 		t.flush(now, p)
 		if t.rest < now { // peers that never hear of each other have no heartbeat either
 			t.silence(p, now)
 			for range int(now / digestEvery) {
-				t.send(p, "digest", t.tally()+t.news(), 1)
-				t.send(p, "digest", detailsSize+t.news(), 1)
+				t.send(p, "digest", tally+news, 1)
+				t.send(p, "digest", detailsSize+news, 1)
 			}
 		}
 	}

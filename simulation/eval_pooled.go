@@ -1,19 +1,39 @@
 package simulation
 
-import "math"
+import (
+	"container/list"
+	"math"
+
+	"github.com/banyan-llm/banyan/simulation/replica"
+)
 
 // pool is the reference's shared cache and queue. A prompt is in the cache as
 // soon as some replica has computed it.
 type pool struct {
-	cached map[uint64]struct{}
-	queue  []int // jobs in order of arrival
+	cached map[uint64]*list.Element
+	use    list.List // of keys, the latest in front
+	limit  int       // keys; replica.Unlimited: no limit
+	queue  []int     // jobs in order of arrival
 }
 
-func newPool() *pool { return &pool{cached: make(map[uint64]struct{})} }
+func newPool(limit int) *pool { return &pool{cached: make(map[uint64]*list.Element), limit: limit} }
 
+// add enters keys or makes them young again, the last one first: a prompt's
+// tail is forgotten before its head.
 func (p *pool) add(keys []uint64) {
-	for _, key := range keys {
-		p.cached[key] = struct{}{}
+	for i := len(keys) - 1; i >= 0; i-- {
+		if p.limit == replica.Unlimited {
+			p.cached[keys[i]] = nil
+			continue
+		}
+		if e, ok := p.cached[keys[i]]; ok {
+			p.use.MoveToFront(e)
+			continue
+		}
+		p.cached[keys[i]] = p.use.PushFront(keys[i])
+		if p.limit != replica.Unlimited && p.use.Len() > p.limit {
+			delete(p.cached, p.use.Remove(p.use.Back()).(uint64))
+		}
 	}
 }
 

@@ -38,6 +38,8 @@ func (r *run) report() Report {
 		rep.Seconds = 0
 	}
 	t.fill(&rep)
+	rep.Again = int64(float64(t.prompt)*rep.IdealHitRatio) - int64(t.cached)
+	r.reportSessions(&rep)
 	r.reportStages(&rep)
 	for _, e := range r.engines {
 		st := e.Stats()

@@ -49,6 +49,7 @@ type run struct {
 	rates  []policy.Rates      // per peer and replica
 	learn  []policy.Calibrator // per peer and replica; nil: not learning
 	demand []policy.Demand     // per peer
+	pinned map[int]int         // session -> replica; empty unless Config.Pin
 	scrape scrape
 	shared *pool // pooled reference; nil: a policy decides
 	cands  []policy.Candidate
@@ -69,11 +70,15 @@ func newRun(cfg Config) (*run, error) {
 		loads: newLoads(cfg.Peers, cfg.Replicas, cfg.DispatchDelay, cfg.LoadDelay),
 		index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg), cands: make([]policy.Candidate, cfg.Replicas),
 		deep:   [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
-		demand: make([]policy.Demand, cfg.Peers),
-		rate:   newMeter(10), meanS: newMeter(10), reasons: make(map[policy.Reason]int),
+		demand: make([]policy.Demand, cfg.Peers), pinned: make(map[int]int),
+		rate: newMeter(10), meanS: newMeter(10), reasons: make(map[policy.Reason]int),
 	}
-	if cfg.Policy == Pooled {
-		r.shared = newPool()
+	if pooled(cfg.Policy) {
+		limit := replica.Unlimited
+		if cfg.Policy == PooledCaches && cfg.KVTokens != replica.Unlimited {
+			limit = cfg.KVTokens / cfg.Page * cfg.Replicas
+		}
+		r.shared = newPool(limit)
 	} else {
 		p, err := policy.New(cfg.Policy, *cfg.Routing)
 		if err != nil {
@@ -325,14 +330,29 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 	if n := len(j.keys); n > 0 {
 		req.Key, req.Prefix = j.keys[min(n, max(j.req.Tokens/r.cfg.Page, 1))-1], j.keys[0]
 	}
-	if j.req.Session >= 0 {
-		req.Session = uint64(j.req.Session) + 1
+	if family := j.req.Family(); family >= 0 {
+		req.Session = uint64(family) + 1
+	}
+	if at, ok := r.pinned[j.req.Family()]; ok {
+		return r.stay(j, at), false
 	}
 	view.Share = r.demand[j.peer].Ask(&req, view.NowMs)
 	if r.cfg.PrefillReplicas > 0 {
 		return r.share(now, i, &req, &view)
 	}
-	return r.policy.Decide(&req, &view, r.cands, nil), false
+	d := r.policy.Decide(&req, &view, r.cands, nil)
+	if r.cfg.Pin && j.req.Session >= 0 {
+		r.pinned[j.req.Family()] = d.Pos
+	}
+	return d, false
+}
+
+// stay sends a job to the replica of its session.
+func (r *run) stay(j *job, at int) policy.Decision {
+	c := &r.cands[at]
+	found := min(c.GPU, j.req.Tokens-1)
+	own := c.Rates.Prefill(j.req.Tokens-found, j.req.Tokens)
+	return policy.Decision{Pos: at, Reason: policy.ReasonSession, Matched: found, Prefill: own, Predicted: own}
 }
 
 // look fills the candidates as the job's peer sees them.

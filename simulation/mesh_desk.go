@@ -126,8 +126,8 @@ func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
 	d.picker.Look(&d.Scratch, d.silences.Ages(now), now, d.rand)
 	d.picker.Gather(&d.Scratch, &d.set, d.weights, &d.prompt, 0, now)
 	from := pick.Caller{MaxNew: j.req.Output}
-	if j.req.Session >= 0 {
-		from.Session = uint64(j.req.Session) + 1
+	if family := j.req.Family(); family >= 0 {
+		from.Session = uint64(family) + 1
 	}
 	d.picker.Ask(&d.Scratch, &d.prompt, from)
 	dec := d.Decide(d.policy)

@@ -33,6 +33,7 @@ type evaluation struct {
 	matrix   bool
 	ablation bool
 	cells    bool
+	agents   bool
 	mesh     bool // read by wantsMesh
 	share    float64
 	seeds    int
@@ -41,7 +42,7 @@ type evaluation struct {
 
 func (e *evaluation) register(fs *flag.FlagSet) {
 	e.source.register(fs, "multi_turn")
-	fs.StringVar(&e.policies, "policy", policy.Default, "by comma, or all: "+strings.Join(policy.Names(), ", ")+", "+simulation.Pooled+" (the reference)")
+	fs.StringVar(&e.policies, "policy", policy.Default, "by comma, or all: "+strings.Join(policy.Names(), ", ")+", "+simulation.Pooled+" and "+simulation.PooledCaches+" (the references)")
 	fs.IntVar(&e.cfg.Replicas, "replicas", 0, "inference replicas, at most 64; 0: the workload's, else 16")
 	fs.IntVar(&e.cfg.Peers, "peers", 1, "router peers")
 	fs.DurationVar(&e.delays.load, "load-delay", 10*time.Millisecond, "age of first tokens and finishes at the other peers")
@@ -57,10 +58,11 @@ func (e *evaluation) register(fs *flag.FlagSet) {
 	fs.StringVar(&e.out, "out", "", "also write sim.json and sim.txt into this `folder`; with --matrix where all goes, default out")
 	fs.BoolVar(&e.matrix, "matrix", false, "run the evaluation matrix: many workloads, policies and delays; writes a page with plots. Heeds only --trace, --traces, --seed, --seeds, --share, --json and --out")
 	fs.BoolVar(&e.mesh, "mesh", false, "play the workload in a whole mesh of real peers instead of a model of their views; --faults FILE beside it, or\nbeside --workload or --trace, disturbs it. Links take --dispatch-delay; the other delays are what the code makes them")
-	fs.Float64Var(&e.share, "share", 1, "with --matrix, --cells or --ablation: share of the requests of each workload, for a rougher but quicker look")
+	fs.Float64Var(&e.share, "share", 1, "with --matrix, --cells, --ablation or --agents: share of the requests of each workload, for a rougher but quicker look")
 	fs.BoolVar(&e.cells, "cells", false, "run what must reproduce and print it as one table: cell, expected, ours, tolerance, holds; heeds what --ablation does.\nExits 1 if a cell does not hold")
+	fs.BoolVar(&e.agents, "agents", false, "run coding agents and bursts against every rival and print the tables, published figures beside ours; with --trace the\nsessions of a file (agentx-harness, dataset.jsonl). Heeds --trace, --requests, --seed, --seeds, --share and --out (tables and plots)")
 	fs.BoolVar(&e.ablation, "ablation", false, "take the default policy apart, term by term; heeds what --matrix does but --trace and --out")
-	fs.IntVar(&e.seeds, "seeds", 3, "with --matrix, --cells or --ablation: runs of everything, each from the next seed")
+	fs.IntVar(&e.seeds, "seeds", 3, "with --matrix, --cells, --ablation or --agents: runs of everything, each from the next seed")
 	fs.StringVar(&e.traces, "traces", "", "with --matrix, --cells or --ablation: `folder` with recorded traces by their published names (mooncake_conversation.jsonl, ...)")
 }
 
@@ -156,7 +158,7 @@ func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	if e.matrix || e.ablation || e.cells {
+	if e.matrix || e.ablation || e.cells || e.agents {
 		if err := errors.Join(noArguments(fs), e.checkMany()); err != nil {
 			return usageError{err}
 		}
@@ -165,6 +167,8 @@ func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) er
 			return e.runAblation(ctx, stdout, stderr)
 		case e.cells:
 			return e.runCells(ctx, stdout, stderr)
+		case e.agents:
+			return e.runAgents(ctx, stdout, stderr)
 		}
 		return e.runMatrix(ctx, stdout, stderr)
 	}

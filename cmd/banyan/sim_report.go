@@ -108,6 +108,44 @@ func (e *evaluation) runAblation(ctx context.Context, stdout, stderr io.Writer) 
 	return e.print(stdout, book, book.WriteAblation)
 }
 
+// runAgents prints what coding agents and bursts meet under every policy.
+func (e *evaluation) runAgents(ctx context.Context, stdout, stderr io.Writer) error {
+	o := matrix.Options{Seed: e.source.seed, Seeds: e.seeds, Share: e.share}
+	if e.source.trace != "" {
+		w, err := e.source.read()
+		if err != nil {
+			return err
+		}
+		o.Trace = w
+	}
+	cells, err := matrix.PlanAgents(o)
+	if err != nil {
+		return err
+	}
+	reports, err := evaluateAll(ctx, cells, stderr)
+	if err != nil {
+		return err
+	}
+	book := matrix.NewBook(e.source.seed, cells, reports)
+	var tables strings.Builder
+	if err := book.WriteAgents(&tables, matrix.AgentSample(cells)); err != nil {
+		return err
+	}
+	if e.out != "" {
+		files := map[string]string{"agents.md": tables.String()}
+		for _, f := range book.AgentFigures() {
+			files[f.File+".svg"] = f.Plot.SVG()
+		}
+		if err := writeFiles(e.out, files); err != nil {
+			return err
+		}
+	}
+	return e.print(stdout, book, func(w io.Writer) error {
+		_, err := io.WriteString(w, tables.String())
+		return err
+	})
+}
+
 // given reads a recorded trace of the folder of traces; nil if it is not there.
 func (e *evaluation) given(name string, seed uint64) (*workload.Workload, error) {
 	if e.traces == "" {

@@ -121,7 +121,7 @@ func TestFullCachesKeepPromptsTogether(t *testing.T) {
 func TestOnlyCopiesArePriced(t *testing.T) {
 	for _, held := range []int{0, 4000} {
 		cands := idle(3)
-		cands[0].KVUse, cands[1].KVUse, cands[2].GPU = 1, 0, held
+		cands[0].Held, cands[0].Capacity, cands[2].GPU = 9000, 9000, held
 		scores := make([]float64, 3)
 		req := &Request{Tokens: 8000}
 		mustNew(t, "ttft", nil).Decide(req, quiet(1), cands, scores)
@@ -129,6 +129,38 @@ func TestOnlyCopiesArePriced(t *testing.T) {
 		if got := scores[0] - scores[1]; math.Abs(got-want) > 1e-9 {
 			t.Errorf("%d of 8,000 tokens held elsewhere: a full cache costs %v s more, want %v", held, got, want)
 		}
+	}
+}
+
+// TestANewSessionGoesWhereThereIsRoom: of two replicas alike, one has three
+// quarters of its cache in use and holds the beginning that many sessions share.
+// What saves a tenth of the prompt there would push out what others work on; a
+// turn whose context is there pushes out nothing and stays.
+func TestANewSessionGoesWhereThereIsRoom(t *testing.T) {
+	cands := idle(2)
+	cands[0].KVUse, cands[1].KVUse = .75, .25
+	for _, c := range []struct {
+		held, want int
+		weight     float64
+	}{{2000, 1, 1}, {2000, 0, 0}, {19_500, 0, 1}} {
+		cands[0].GPU = c.held
+		p := mustNew(t, "ttft", func(cfg *Config) { cfg.TTFT.LiveWeight, cfg.TTFT.Spread = c.weight, 0 })
+		if d := decide(t, p, &Request{Tokens: 20_000, Session: 7}, quiet(1), cands); d.Pos != c.want {
+			t.Errorf("%d of 20,000 tokens held, live_weight %v: replica %d, want %d", c.held, c.weight, d.Pos, c.want)
+		}
+	}
+}
+
+// TestAStaleViewPricesNothingInUse: nobody knows then what is in use.
+func TestAStaleViewPricesNothingInUse(t *testing.T) {
+	cands := idle(2)
+	cands[0].KVUse, cands[1].KVUse = .9, .9
+	late := quiet(1)
+	late.IndexAgeMs = 1e5
+	scores := make([]float64, 2)
+	d := mustNew(t, "ttft", func(cfg *Config) { cfg.TTFT.LiveWeight = 1 }).Decide(&Request{Tokens: 8000, Session: 7}, late, cands, scores)
+	if got, want := scores[d.Pos], cands[0].Rates.Prefill(8000, 8000); math.Abs(got-want) > 1e-9 {
+		t.Errorf("a score of %v s, want %v", got, want)
 	}
 }
 

@@ -95,6 +95,7 @@ type TTFTConfig struct {
 	StaleStay     float64 `yaml:"-"` // stale: how many times the least score the first rendezvous replica may have and still be taken; 1 only the least
 	Spread        float64 `yaml:"-"` // how eagerly a prompt is computed again on a replica with far fewer streams; 0 never
 	RoomWeight    float64 `yaml:"-"` // weight of what a copy pushes out where the cache is full; 0 none
+	LiveWeight    float64 `yaml:"-"` // weight of what computing pushes out of a cache that is all in use, of sessions; 0 none, since it herds where views are 100 ms late
 }
 
 // DefaultConfig returns the documented defaults.

@@ -14,9 +14,10 @@ import (
 //	       own dispatches younger than d count min(peers, 16) times
 //	W = max(S - time since the last first token there, 0.1*S)
 //	B = W + 0.5*t0*streams, raised where unseen requests are expected (pour)
-//	score = B + s*(1 + copy) + (n + n_min)*s/f, over the operator's weight
+//	score = B + s*(1 + copy + live) + (n + n_min)*s/f, over the operator's weight
 //	copy = room_weight * how full its cache is * the share of u that another
 //	       candidate holds
+//	live = live_weight * the share of its cache that is in use
 func pickTTFT(q *query) (int, Reason) {
 	if q.stale() {
 		return q.fallback(), ReasonStale
@@ -166,7 +167,7 @@ func (q *query) score(b *best) {
 func (q *query) total(i int) float64 {
 	cfg := &q.cfg.TTFT
 	crowd := (cfg.WaitWeight*q.waiting[i] + cfg.MinWaitWeight*q.fewest) * q.share[i]
-	score := q.base[i] + q.prefill[i]*(1+q.copying(i)) + crowd
+	score := q.base[i] + q.prefill[i]*(1+q.copying(i)+q.crowding(i)) + crowd
 	if w := q.weight(i); w != 1 { // a division saved, mostly
 		score /= w
 	}
@@ -188,6 +189,20 @@ func (q *query) copying(i int) float64 {
 	}
 	copied := float64(q.deepest-q.matched[i]) / float64(q.req.Tokens-q.matched[i])
 	return q.cfg.TTFT.RoomWeight * copied * taken
+}
+
+// crowding is by how many times computing costs more because of what it pushes
+// out that is in use: an agent's context of 100 k tokens is asked for again
+// within seconds, computed anew, and pushes out another one. Whoever has the
+// prompt computes little and so pushes out little; a new session goes where
+// there is room. Only sessions are known to come back, and others herd: the
+// engines' word is as old as a scrape, and equal for all peers. A view that is
+// too old knows no such thing.
+func (q *query) crowding(i int) float64 {
+	if q.req.Session == 0 || q.stale() {
+		return 0
+	}
+	return q.cfg.TTFT.LiveWeight * kvUse(&q.cands[i])
 }
 
 // full is the share of a replica's cache that is taken, from 0 to 1, idle

@@ -231,7 +231,7 @@ func (d *driver) launch(ctx context.Context, i int, late time.Duration) {
 	r := &d.cfg.Workload.Requests[i]
 	header := http.Header{}
 	if d.cfg.Session != "" && r.Session >= 0 {
-		header.Set("X-Banyan-Session", fmt.Sprintf("%s-%d", d.cfg.Session, r.Session))
+		header.Set("X-Banyan-Session", fmt.Sprintf("%s-%d", d.cfg.Session, r.Family()))
 	}
 	if d.cfg.Policy != "" {
 		header.Set("X-Banyan-Policy", d.cfg.Policy)

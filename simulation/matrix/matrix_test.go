@@ -94,3 +94,39 @@ func TestEveryLineOfEveryPlotHasAColourOfItsOwn(t *testing.T) {
 func TestABookWithHolesIsStillAPage(t *testing.T) {
 	written(t, NewBook(1, nil, nil))
 }
+
+// TestAgentsAreToldToo plays a few of the runs with coding agents.
+func TestAgentsAreToldToo(t *testing.T) {
+	all, err := PlanAgents(Options{Seed: 2, Share: 0.02})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := map[string]Cell{}
+	for i := range all {
+		if _, ok := first[all[i].Experiment]; !ok {
+			first[all[i].Experiment] = all[i]
+		}
+	}
+	var cells []Cell
+	var reports []simulation.Report
+	for i := range all {
+		if f := first[all[i].Experiment]; f.X != all[i].X || f.Group != all[i].Group || all[i].Config.Replicas > 16 {
+			continue
+		}
+		rep, err := simulation.Evaluate(all[i].Config)
+		if err != nil {
+			t.Fatalf("%s: %v", all[i].Name(), err)
+		}
+		cells, reports = append(cells, all[i]), append(reports, rep)
+	}
+	var x strings.Builder
+	if err := NewBook(2, cells, reports).WriteAgents(&x, AgentSample(cells)); err != nil {
+		t.Fatal(err)
+	}
+	if m := numbers.FindString(x.String()); m != "" {
+		t.Errorf("%q in the tables", m)
+	}
+	if got := strings.Count(x.String(), "| **"); got < len(first) { // equals are first together
+		t.Errorf("%d of %d tables have a first policy", got, len(first))
+	}
+}

@@ -38,15 +38,19 @@ func (r *Result) take(reports []simulation.Report) {
 		func(p *simulation.Report) *float64 { return &p.MaxOverMean },
 		func(p *simulation.Report) *float64 { return &p.LoadCV },
 		func(p *simulation.Report) *float64 { return &p.E2E },
+		func(p *simulation.Report) *float64 { return &p.Turns.Mean },
+		func(p *simulation.Report) *float64 { return &p.Forks.Mean },
+		func(p *simulation.Report) *float64 { return &p.Forks.P90 },
+		func(p *simulation.Report) *float64 { return &p.SessionE2E },
 	} {
 		mean(field)
 	}
 	r.takeStages(reports)
-	sum := int64(0)
+	sum, again := int64(0), int64(0)
 	for i := range reports {
-		sum += reports[i].GossipBytes
+		sum, again = sum+reports[i].GossipBytes, again+reports[i].Again
 	}
-	r.Report.GossipBytes = sum / int64(len(reports))
+	r.Report.GossipBytes, r.Report.Again = sum/int64(len(reports)), again/int64(len(reports))
 }
 
 // takeStages does the same for the stages.

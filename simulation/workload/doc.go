@@ -16,9 +16,11 @@
 //	I2  page keys, token ids and text agree: the keys of two prompts are equal
 //	    up to page i exactly if their tokens are
 //	I3  a request that waits for another one comes after it in the list
-//	I4  a follow-up's prompt begins with its predecessor's prompt and reply
+//	I4  a follow-up's prompt begins with its predecessor's prompt and reply,
+//	    unless a coding agent compacted its context or waited for subagents
 //	I5  reading never panics; a bad line is an error that names the line
 //
 // Sources: the sharegpt, Mooncake and agent formats are those of the published
-// traces; named.go says what each generated workload is made of.
+// traces and of agentx-harness 1.0.12 (PyPI, Apache-2.0; testdata/agentx.jsonl
+// is what it generates: numbers alone); named.go says what each generated workload is made of.
 package workload

@@ -117,6 +117,7 @@ func (g *generator) single(at float64, output int, prompt ...Segment) {
 // conversation is a session under construction.
 type conversation struct {
 	session, turn, last int
+	lineage             int // see Request
 	start               float64
 	history             []Segment
 }
@@ -130,7 +131,7 @@ func (g *generator) turn(c *conversation, user, output int, think float64) {
 	c.history = append(c.history, g.segment(user, User))
 	reply := g.id()
 	c.last = g.add(Request{
-		At: c.start, Session: c.session, Turn: c.turn, After: c.last, Think: think,
+		At: c.start, Session: c.session, Lineage: c.lineage, Turn: c.turn, After: c.last, Think: think,
 		Prompt: slices.Clone(c.history), Output: output, Reply: reply,
 	})
 	c.history = append(c.history, Segment{ID: reply, Tokens: output, Role: Assistant})

@@ -29,6 +29,9 @@ type Request struct {
 	At      float64 // seconds from the start; not sent before
 	Session int     // requests of one conversation share it; -1: none
 	Turn    int     // 0 for the first request of a session
+	// Lineage is 1 + the session that a subagent's session began in the middle
+	// of; 0: it began by itself. Several may have the same.
+	Lineage int
 
 	// After is the index of the request that must have finished first, -1 for
 	// none; Think is the number of seconds between its end and this request.
@@ -72,6 +75,15 @@ type Stage struct {
 	Rate  float64 // requests a second
 	First int     // index of its first request; it ends where the next one begins
 	At    float64 // seconds: where Request.At has its start
+}
+
+// Family is the session under whose name a request is sent: a subagent uses that
+// of the session that called it. -1: none.
+func (r *Request) Family() int {
+	if r.Lineage > 0 {
+		return r.Lineage - 1
+	}
+	return r.Session
 }
 
 // Chat reports whether the request is a chat (else a token-id completion).

@@ -66,13 +66,6 @@ type part struct{ session, round int }
 // rename makes r a request of another session with other words. System
 // prompts, which sessions share, stay.
 func (n *rounds) rename(r *Request, round int) {
-	of := part{r.Session, round}
-	number, known := n.parts[of]
-	if !known {
-		number = n.sessions
-		n.sessions++
-		n.parts[of] = number
-	}
 	prompt := make([]Segment, len(r.Prompt))
 	for i, s := range r.Prompt {
 		if s.Role != System {
@@ -80,5 +73,20 @@ func (n *rounds) rename(r *Request, round int) {
 		}
 		prompt[i] = s
 	}
-	r.Session, r.Prompt, r.Reply = number, prompt, mix(r.Reply, uint64(round))
+	r.Session, r.Prompt, r.Reply = n.number(r.Session, round), prompt, mix(r.Reply, uint64(round))
+	if r.Lineage > 0 {
+		r.Lineage = 1 + n.number(r.Lineage-1, round)
+	}
+}
+
+// number is that of a session's part in a round.
+func (n *rounds) number(session, round int) int {
+	of := part{session, round}
+	number, known := n.parts[of]
+	if !known {
+		number = n.sessions
+		n.sessions++
+		n.parts[of] = number
+	}
+	return number
 }

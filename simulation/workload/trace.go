@@ -56,8 +56,8 @@ func ReadFile(path string, seed uint64) (*Workload, error) {
 
 // ReadTrace reads JSON lines in the Mooncake form (timestamp, input_length,
 // output_length, hash_ids of 512 tokens), the agent form (the same with
-// 64-token blocks and session) or the sharegpt form (input_tok_ids,
-// output_tok_ids, arrival_time_ns). The first line decides. Where 99 of 100
+// 64-token blocks and session), the form of agentx-harness (agentx.go) or the
+// sharegpt form (input_tok_ids, output_tok_ids, arrival_time_ns). Where 99 of 100
 // stamps lie on the 3 s grid, or a millisecond beside it, those are spread over
 // it by seed, and Workload.Told says so.
 func ReadTrace(r io.Reader, seed uint64) (*Workload, error) {
@@ -95,6 +95,9 @@ type traceLine struct {
 	Hashes    []uint64 `json:"hash_ids"`
 	Session   *int     `json:"session"`
 
+	SessionID *string  `json:"session_id"`
+	Delay     *float64 `json:"delay"` // ms
+
 	Arrival *float64 `json:"arrival_time_ns"`
 	Prompt  []uint32 `json:"input_tok_ids"`
 	Reply   []uint32 `json:"output_tok_ids"`
@@ -109,6 +112,8 @@ type tracer struct {
 	salt    uint64
 	offGrid int // stamps that lie off the 3 s grid
 
+	chats chats
+
 	turns map[int]int    // agent traces: session -> turns so far
 	owner map[uint64]int // Mooncake traces: block -> session that brought it
 }
@@ -120,6 +125,9 @@ func (t *tracer) line(b []byte) error {
 	}
 	if l.Arrival != nil {
 		return t.recorded(&l)
+	}
+	if l.SessionID != nil {
+		return t.chat(&l)
 	}
 	return t.hashed(&l)
 }
@@ -134,7 +142,7 @@ func (t *tracer) recorded(l *traceLine) error {
 	}
 	t.offGrid++
 	t.add(Request{
-		At: *l.Arrival / 1e9, Session: -1, PromptIDs: l.Prompt, ReplyIDs: l.Reply,
+		At: *l.Arrival / 1e9, Session: -1, After: -1, PromptIDs: l.Prompt, ReplyIDs: l.Reply,
 		Tokens: len(l.Prompt), Output: len(l.Reply),
 	})
 	return nil
@@ -159,7 +167,7 @@ func (t *tracer) hashed(l *traceLine) error {
 		return fmt.Errorf("%d hash_ids for %d tokens in blocks of %d", len(l.Hashes), *l.Input, t.block)
 	}
 	r := Request{
-		At: *l.Timestamp / 1e3, Prompt: t.segments(l.Hashes, *l.Input),
+		At: *l.Timestamp / 1e3, After: -1, Prompt: t.segments(l.Hashes, *l.Input),
 		Tokens: max(*l.Input, 1), Output: max(*l.Output, 1),
 	}
 	if l.Session != nil {
@@ -223,7 +231,7 @@ func (t *tracer) guessSession(ids []uint64) (session, turn int) {
 }
 
 func (t *tracer) add(r Request) {
-	r.ID, r.After = len(t.w.Requests), -1
+	r.ID = len(t.w.Requests)
 	r.Reply = mix(t.salt^2, uint64(r.ID))
 	t.w.Requests = append(t.w.Requests, r)
 }
@@ -231,6 +239,10 @@ func (t *tracer) add(r Request) {
 // finish spreads quantised stamps and sorts by time.
 func (t *tracer) finish() {
 	reqs := t.w.Requests
+	if len(t.chats.open) > 0 {
+		t.finishChats()
+		return
+	}
 	if len(reqs) > 1 && float64(t.offGrid) <= offGridShare*float64(len(reqs)) {
 		rnd := rand.New(rand.NewPCG(t.seed, keySeed))
 		for i := range reqs {

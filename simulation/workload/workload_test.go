@@ -256,8 +256,12 @@ func TestEveryWorkloadIsConsistent(t *testing.T) {
 	}
 }
 
-// I3, I4.
+// I3, I4. Coding agents compact their context, and go on when the last of their
+// subagents is done: TestCodingIsAsPublished looks at those.
 func checkFollowUps(t *testing.T, w *Workload) {
+	if w.Name == "coding" {
+		return
+	}
 	for i := range w.Requests {
 		r := &w.Requests[i]
 		if r.After < 0 {
