@@ -287,3 +287,26 @@ func keysOf(runs []crdt.Prediction) (keys []uint64) {
 	slices.Sort(keys)
 	return keys
 }
+
+// TestAShrunkGroupHangsBelowItsOwnKeys: a group that gave its first keys up tells
+// the rest below the key before them, also when that key is another group's.
+func TestAShrunkGroupHangsBelowItsOwnKeys(t *testing.T) {
+	p := crdt.NewPredictions(crdt.PredictionsConfig{})
+	space := crdt.PredictionSpace{Replica: streamID, Root: 1}
+	keys := make([]uint64, 20)
+	for i := range keys {
+		keys[i] = uint64(100 + i)
+	}
+	join := func(at int64, parent uint64, keys []uint64) {
+		if n := p.Join([]crdt.Prediction{{Space: space, Time: at, TTL: 60_000, Parent: parent, Keys: keys}}, 1000); n != 0 {
+			t.Fatal("rejected")
+		}
+	}
+	join(1000, 7, keys)
+	join(1001, 7, keys[:15])
+	for _, run := range p.Of(space, 0) {
+		if want := map[uint64]uint64{keys[0]: 7, keys[15]: keys[14]}[run.Keys[0]]; run.Parent != want {
+			t.Errorf("the run from %d hangs below %d, want %d", run.Keys[0], run.Parent, want)
+		}
+	}
+}

@@ -109,3 +109,41 @@ func TestWhatALongDeltaHoldsIsNotLost(t *testing.T) {
 		t.Errorf("%+v", got.Context)
 	}
 }
+
+// TestTheDigestOfABaseTellsNothingAboveIt: keys that a peer linked above a hole
+// are none of its base's, or two peers whose floors are equal would find their
+// keys unequal though nothing is.
+func TestTheDigestOfABaseTellsNothingAboveIt(t *testing.T) {
+	x, y := newTestIndex(), newTestIndex()
+	t.Cleanup(x.Close)
+	t.Cleanup(y.Close)
+	give(x, 1000, chainSlot(t, 1, 1, 2))
+	give(y, 1000, chainSlot(t, 1, 1, 2), chainSlot(t, 3, 3, 4))
+	p, _ := x.Digest(testStream)
+	q, _ := y.Digest(testStream)
+	if p.Context.Floor != q.Context.Floor || p.Base != q.Base || p.Base.Linked != 2 {
+		t.Errorf("without a hole %+v, below one %+v", p, q)
+	}
+}
+
+// TestALongDeltaOpensAnEpochOnce, in its first part, and says so.
+func TestALongDeltaOpensAnEpochOnce(t *testing.T) {
+	x := newTestIndex()
+	t.Cleanup(x.Close)
+	d := crdt.Delta{Stream: testStream, Epoch: 1, Anchor: 1}
+	for seq := uint64(1); seq <= 2; seq++ {
+		var b crdt.Builder
+		b.Store(crdt.Op{Group: 1}, make([]uint64, holdBytes/8), nil)
+		s, err := b.Slot(seq, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Slots = append(d.Slots, s)
+	}
+	if out := x.Apply(&d, 1000); !out.NewEpoch || out.NewSlots != 2 {
+		t.Errorf("%+v", out)
+	}
+	if out := x.Apply(&d, 1000); out.NewEpoch || out.NewSlots != 0 {
+		t.Errorf("again: %+v", out)
+	}
+}
