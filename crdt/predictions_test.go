@@ -303,9 +303,10 @@ func TestAShrunkGroupHangsBelowItsOwnKeys(t *testing.T) {
 		}
 	}
 	join(1000, 7, keys)
-	join(1001, 7, keys[:15])
+	join(1001, 7, keys[:10])
+	join(1001, keys[18], keys[19:])
 	for _, run := range p.Of(space, 0) {
-		if want := map[uint64]uint64{keys[0]: 7, keys[15]: keys[14]}[run.Keys[0]]; run.Parent != want {
+		if want := map[uint64]uint64{keys[0]: 7, keys[10]: keys[9], keys[19]: keys[18]}[run.Keys[0]]; run.Parent != want {
 			t.Errorf("the run from %d hangs below %d, want %d", run.Keys[0], run.Parent, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
 
 // maxPollBytes bounds one answer of a polled engine.
@@ -53,6 +54,7 @@ type pollRank struct {
 	epoch     uint64
 	anchor    uint64
 	last      uint64 // highest slot seen
+	doubt     bool   // a poll failed since: it may be another process by now
 	window    int64  // the largest seen: only its blocks describe the whole prefix
 	perWindow bool   // event ids count per window
 	fit       fitness
@@ -128,6 +130,16 @@ func (p *Poller) Run(ctx context.Context) error {
 
 // Poll asks once and delivers what came. Run calls it; so may a test.
 func (p *Poller) Poll(ctx context.Context) error {
+	err := p.poll(ctx)
+	if err != nil {
+		for _, r := range p.ranks {
+			r.doubt = true
+		}
+	}
+	return err
+}
+
+func (p *Poller) poll(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.cfg.URL+"/kv_cache_events", nil)
 	if err != nil {
 		return err
@@ -222,20 +234,26 @@ func (p *Poller) event(e *TRTEvent, at time.Time) {
 	p.countEvent(e, r, packed, at)
 }
 
-// settle decides which incarnation a slot is of. The engine tells no time, so
-// its one poller mints epochs by its own clock; a number that goes back proves
-// a restart.
+// settle decides which incarnation a slot is of, as package follow does where an
+// engine tells no start time: TensorRT-LLM's server has none anywhere (its
+// metrics come from a collector over several processes, which leaves the
+// process's own out), no event has a time, and there is no replay. So who begins
+// to poll, or polls again after a failure, goes on with the known incarnation
+// only at the very next number: a new process counts from 0. Anything else is a
+// new one, named by the clock of its one poller.
 func (p *Poller) settle(r *pollRank, seq uint64, at time.Time) {
 	prior, known := p.cfg.Sink.Prior(r.stream)
 	switch {
-	case r.epoch == 0 && known && seq > prior.LastSeq:
+	case r.epoch == 0 && known && prior.Epoch != 0 && seq == prior.LastSeq+1:
 		r.epoch, r.anchor, r.last = prior.Epoch, prior.Anchor, prior.LastSeq
-	case r.epoch == 0 || seq <= r.last:
+	case r.epoch == 0 || seq <= r.last || r.doubt && seq != r.last+1:
 		p.flush(-1, r, at)
-		epoch := max(uint64(at.UnixMilli()), r.epoch+1, prior.Epoch+1)
+		highest := max(prior.Epoch, prior.Fence, r.epoch)
+		epoch := max(follow.Name(highest, uint64(at.UnixMilli())), highest+1)
 		p.cfg.Logger.Info("new incarnation", "stream", string(r.stream), "epoch", epoch)
 		*r = pollRank{stream: r.stream, epoch: epoch, anchor: seq, window: r.window, perWindow: r.perWindow, missed: r.missed}
 	}
+	r.doubt = false
 }
 
 // flush delivers what a rank gathered.
