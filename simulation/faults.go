@@ -159,6 +159,7 @@ type faultRun struct {
 	told       map[spreadSlot]bool
 	toldBytes  uint64 // of told, each in a frame of its own
 	violations []Violation
+	folds      []folded // of the check under way
 }
 
 func newFaultRun(cfg FaultConfig) *faultRun {

@@ -17,6 +17,7 @@ type checkedStream struct {
 // check holds the safety properties of one stream against every peer.
 func (r *faultRun) check(id crdt.StreamID) {
 	e := r.engineOf(id)
+	r.folds = r.folds[:0]
 	for _, p := range r.live() {
 		r.checkPeer(p, e)
 	}
@@ -70,13 +71,13 @@ func (r *faultRun) checkFacts(p *faultPeer, e *faultEngine, d *crdt.Digest) {
 		r.violate("NoPhantom", p, "%s knows slot %d of %d", e.name, top, last)
 		return
 	}
-	base := r.library.foldKnown(log, c, c.Floor)
+	base := r.foldOnce(log, c, c.Floor)
 	if count, facts := base.sum(); count != d.Base.Count || facts != d.Base.Facts {
 		r.violate("Oracle", p, "%s at floor %d: base of %d facts (%x), the log's are %d (%x)", e.name, c.Floor, d.Base.Count, d.Base.Facts, count, facts)
 	}
 	all := base
 	if len(c.Above) > 0 {
-		all = r.library.foldKnown(log, c, crdt.MaxSeq)
+		all = r.foldOnce(log, c, crdt.MaxSeq)
 	}
 	ref := p.index.Ref(e.stream)
 	for space := range e.spaces(life) {
@@ -84,6 +85,25 @@ func (r *faultRun) checkFacts(p *faultPeer, e *faultEngine, d *crdt.Digest) {
 			r.checkPrompt(p, e, all, i, space, life, ref, c)
 		}
 	}
+}
+
+// folded is a fold that peers which know the same share within one check.
+type folded struct {
+	ctx  *crdt.Context
+	upTo uint64
+	is   *oracle
+}
+
+// foldOnce is foldKnown, once for all peers that know the same.
+func (r *faultRun) foldOnce(log []crdt.Slot, c *crdt.Context, upTo uint64) *oracle {
+	for _, f := range r.folds {
+		if f.upTo == upTo && f.ctx.Equal(c) {
+			return f.is
+		}
+	}
+	o := r.library.foldKnown(log, c, upTo)
+	r.folds = append(r.folds, folded{c, upTo, o})
+	return o
 }
 
 func (r *faultRun) checkPrompt(p *faultPeer, e *faultEngine, all *oracle, i, space, life int, ref *realindex.Ref, c *crdt.Context) {
