@@ -39,6 +39,9 @@ func drawOp(t *rapid.T, b *crdt.Builder, mode crdt.Mode, clears bool) {
 		b.Remove(op, handles)
 	default:
 		op.PerPage = rapid.IntRange(0, 2).Draw(t, "perPage")
+		if rapid.IntRange(0, 9).Draw(t, "long") == 0 {
+			op.PerPage = rapid.IntRange(3, crdt.MaxPerPage).Draw(t, "longPage")
+		}
 		if op.PerPage > 0 && rapid.IntRange(0, 3).Draw(t, "small") == 0 {
 			op.Small = 2*op.PerPage - rapid.IntRange(0, 1).Draw(t, "odd")
 		}
@@ -67,7 +70,8 @@ func drawLog(t *rapid.T, epoch uint64, n int, clears bool) *engineLog {
 		for range rapid.IntRange(1, 3).Draw(t, "ops") {
 			drawOp(t, &b, mode, clears)
 		}
-		s, err := b.Slot(uint64(seq), int64(epoch)*1000+int64(seq))
+		// The engine's clock may stand still or be set back.
+		s, err := b.Slot(uint64(seq), int64(epoch)*1000+int64(seq-rapid.IntRange(0, 3).Draw(t, "back")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +164,12 @@ func (p *peer) take(l *engineLog, seqs ...uint64) crdt.Outcome {
 }
 
 func (p *peer) takeAt(l *engineLog, nowMs int64, seqs ...uint64) crdt.Outcome {
-	d := crdt.Delta{Stream: streamID, Epoch: l.epoch, Anchor: 1}
+	return p.takeFrom(l, nowMs, 1, seqs...)
+}
+
+// takeFrom applies slots as an owner that met the incarnation at the anchor.
+func (p *peer) takeFrom(l *engineLog, nowMs int64, anchor uint64, seqs ...uint64) crdt.Outcome {
+	d := crdt.Delta{Stream: streamID, Epoch: l.epoch, Anchor: anchor}
 	for _, q := range seqs {
 		d.Slots = append(d.Slots, l.slots[q-1])
 	}

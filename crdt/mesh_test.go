@@ -2,6 +2,7 @@ package crdt_test
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -18,6 +19,8 @@ type history struct {
 	losses    bool // owners declare losses
 	snapshots bool // peers take snapshots though a delta would do
 	tinyRing  bool
+	apart     bool // owners meet an incarnation at different slots
+	shared    bool // a peer's ring is another stream's too
 }
 
 // mesh is peers under random events, held against the truth after every step.
@@ -28,6 +31,7 @@ type mesh struct {
 	ever  []map[dot]bool // slots delivered to each peer
 	cuts  []*crdt.Cut    // running, per peer
 	joins []*crdt.Joining
+	other []*peer // streams that share the peers' rings
 	now   int64
 }
 
@@ -44,7 +48,9 @@ func newMesh(t *rapid.T, h history) *mesh {
 		if h.tinyRing {
 			ring = rapid.IntRange(1, 600).Draw(t, "ring")
 		}
-		m.peers = append(m.peers, newPeer(crdt.NewRing(ring), crdt.Limits{}))
+		shared := crdt.NewRing(ring)
+		m.peers = append(m.peers, newPeer(shared, crdt.Limits{}))
+		m.other = append(m.other, newPeer(shared, crdt.Limits{}))
 		m.ever = append(m.ever, map[dot]bool{})
 	}
 	m.cuts, m.joins = make([]*crdt.Cut, 3), make([]*crdt.Joining, 3)
@@ -81,7 +87,15 @@ func (m *mesh) ingest(t *rapid.T, i int) {
 	l := m.w[uint64(1000+10*rapid.IntRange(0, len(m.w)-1).Draw(t, "epoch"))]
 	seqs := rapid.SliceOfN(rapid.Uint64Range(1, uint64(len(l.slots))), 1, 5).Draw(t, "seqs")
 	c := m.peers[i].Context()
-	m.peers[i].takeAt(l, m.now, seqs...)
+	if m.h.shared {
+		m.other[i].takeAt(l, m.now, seqs...)
+		m.w.checkPeer(t, "beside "+string(rune('a'+i)), m.other[i])
+	}
+	anchor := uint64(1)
+	if m.h.apart {
+		anchor = rapid.Uint64Range(1, slices.Min(seqs)).Draw(t, "anchor")
+	}
+	m.peers[i].takeFrom(l, m.now, anchor, seqs...)
 	for _, q := range seqs {
 		if l.epoch != c.Epoch || q > c.Floor { // a void is not undone by a late slot
 			m.ever[i][dot{l.epoch, q}] = true
@@ -143,7 +157,7 @@ func (m *mesh) check(t rapid.TB, i int) {
 	}
 	c := m.peers[i].Context()
 	for d := range m.ever[i] {
-		if d.epoch == c.Epoch && !c.Knows(d.seq) && !m.h.losses {
+		if d.epoch == c.Epoch && !c.Knows(d.seq) && !m.h.losses && !m.h.apart {
 			t.Fatalf("peer %c forgot slot %d", 'a'+i, d.seq)
 		}
 	}
@@ -152,14 +166,14 @@ func (m *mesh) check(t rapid.TB, i int) {
 // inflated holds that a context only grows.
 func (m *mesh) inflated(t rapid.TB, before, after *crdt.Context) {
 	t.Helper()
-	if after.Epoch < before.Epoch || after.Epoch == before.Epoch && after.Floor < before.Floor {
+	if after.Epoch < before.Epoch || after.Epoch == before.Epoch && after.Floor < before.Floor && !m.h.apart {
 		t.Fatalf("context fell from %+v to %+v", before, after)
 	}
 	if after.Epoch != before.Epoch {
 		return
 	}
 	for q := range knows(before) {
-		if !after.Knows(q) && !m.h.losses {
+		if !after.Knows(q) && !m.h.losses && !m.h.apart {
 			t.Fatalf("slot %d forgotten: %+v, %+v", q, before, after)
 		}
 	}
@@ -214,7 +228,7 @@ func TestOracle(t *testing.T) {
 // TestStrongEventualConsistency allows everything at once.
 func TestStrongEventualConsistency(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		newMesh(t, history{epochs: 2, slots: 12, steps: 50, clears: true, losses: true, snapshots: true, tinyRing: true}).run(t)
+		newMesh(t, history{epochs: 2, slots: 12, steps: 50, clears: true, losses: true, snapshots: true, tinyRing: true, apart: rapid.Bool().Draw(t, "apart"), shared: true}).run(t)
 	})
 }
 

@@ -105,9 +105,9 @@ type knowledge struct {
 // nothingLost checks, slot by slot, that the mesh knows what it could have
 // (EpochOrder). The rule: at rest every slot of the running process is known that,
 // when the faults ended, the base with which most slots are known had folded, or
-// that lay above that base's floor and was kept by a live peer or the replay.
-// Nobody can have another one: what is folded is no slot any more, and nothing is
-// folded below a floor.
+// that lay above that base's floor and was kept by a live peer or, unless an owner
+// had given it up after asking in vain, the replay. Nobody can have another one:
+// what is folded is no slot any more, and nothing is folded below a floor.
 func (r *faultRun) nothingLost(e *faultEngine) {
 	p := r.live()[0]
 	d, _ := p.index.Digest(e.stream)
@@ -125,8 +125,11 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 			maps.Copy(kept, k.kept)
 		}
 	}
-	for seq := max(1, len(e.log())-e.replay+1); seq <= len(e.log()); seq++ {
-		kept[uint64(seq)] = true
+	for at := max(1, len(e.log())-e.replay+1); at <= len(e.log()); at++ {
+		seq := uint64(at)
+		if !slices.ContainsFunc(e.known, func(k knowledge) bool { return k.ctx.Epoch == c.Epoch && k.gaveUp(seq) }) {
+			kept[seq] = true
+		}
 	}
 	bases := e.bestBases(c.Epoch)
 	if len(bases) == 0 {
@@ -139,6 +142,12 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 			return
 		}
 	}
+}
+
+// gaveUp reports whether the peer held a slot for lost.
+func (k *knowledge) gaveUp(seq uint64) bool {
+	is := func(s crdt.Span) bool { return s.From <= seq && seq <= s.To }
+	return slices.ContainsFunc(k.ctx.Voids, is) || slices.ContainsFunc(k.ctx.Lost, is)
 }
 
 // bestBases are the bases with which most slots are known, with all that peers
