@@ -53,6 +53,7 @@ type space struct {
 	of   map[uint64]*group // key -> the group of its last touch
 	rank groupHeap         // by touch: what K cuts first
 	sums map[int64]*bucketSum
+	told []PredictionSum // sums in order; nil once one of them changed
 }
 
 type bucketSum struct {
@@ -216,6 +217,7 @@ func (p *Predictions) leave(s *space, g *group, key uint64) {
 
 // count adds (by 1) or takes away (by -1) a key of g in its bucket's sum.
 func (s *space) count(g *group, key uint64, by uint32) {
+	s.told = nil
 	if g.sum == nil {
 		g.sum = s.sumOf(bucketOf(g.touch.at))
 	}
@@ -373,18 +375,30 @@ func (p *Predictions) remove(s *space) {
 }
 
 // Sums returns one XOR per space and bucket of time, sorted, after expiring.
-// Two peers with equal touches have equal sums. O(sums): the spaces lie in order.
+// Two peers with equal touches have equal sums. O(sums), of which those of spaces
+// that did not change since the last call are copied: the spaces lie in order.
 func (p *Predictions) Sums(nowMs int64) []PredictionSum {
 	p.Expire(nowMs)
-	out := make([]PredictionSum, 0, 2*len(p.order))
+	n := 0
 	for _, s := range p.order {
-		from := len(out)
-		for b, e := range s.sums {
-			out = append(out, PredictionSum{Space: s.id, Bucket: b, XOR: e.xor, Count: e.count})
-		}
-		slices.SortFunc(out[from:], func(a, b PredictionSum) int { return cmp.Compare(a.Bucket, b.Bucket) })
+		n += len(s.sums)
+	}
+	out := make([]PredictionSum, 0, n)
+	for _, s := range p.order {
+		out = append(out, s.tell()...)
 	}
 	return out
+}
+
+// tell is the space's sums, by bucket; the slice stays the space's.
+func (s *space) tell() []PredictionSum {
+	if s.told == nil {
+		for b, e := range s.sums {
+			s.told = append(s.told, PredictionSum{Space: s.id, Bucket: b, XOR: e.xor, Count: e.count})
+		}
+		slices.SortFunc(s.told, func(a, b PredictionSum) int { return cmp.Compare(a.Bucket, b.Bucket) })
+	}
+	return s.told
 }
 
 // Of returns the touches of one space and bucket as runs, in a stable order.
