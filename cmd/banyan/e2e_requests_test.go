@@ -27,7 +27,8 @@ const (
 
 // fakeEngine serves the models good, late and bad: the last one's connections
 // break before an answer.
-func fakeEngine(t *testing.T, models ...string) (url string) {
+// A flaky one breaks all of them.
+func fakeEngine(t *testing.T, flaky bool, models ...string) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Model string }
@@ -41,7 +42,7 @@ func fakeEngine(t *testing.T, models ...string) (url string) {
 		case r.Method == http.MethodGet:
 		case r.URL.Path != "/v1/chat/completions":
 			w.WriteHeader(http.StatusNotFound)
-		case body.Model == "bad" || models[0] == "flaky":
+		case body.Model == "bad" || flaky:
 			c, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				c.Close()
@@ -94,7 +95,7 @@ func (p *process) why(args ...string) (text string, code int) {
 // their ids: what was known, every candidate, what came of it. Another peer says
 // whose the request was.
 func TestWhyARequestWentWhereItWent(t *testing.T) {
-	engine, flaky := fakeEngine(t, "good", "late", "bad"), fakeEngine(t, "flaky")
+	engine, flaky := fakeEngine(t, false, "good", "late", "bad"), fakeEngine(t, true, "good")
 	peers := meshFrom(t, 2, fmt.Sprintf(`
 mesh: {insecure: true}
 drain: {delay: 100ms}
@@ -162,7 +163,7 @@ replicas:
 
 // Each mode of the access log has the lines it promises, and no prompt.
 func TestTheAccessLogOfEachMode(t *testing.T) {
-	engine, dir := fakeEngine(t, "good", "late", "bad"), t.TempDir()
+	engine, dir := fakeEngine(t, false, "good", "late", "bad"), t.TempDir()
 	for mode, want := range map[string]string{"off": "", "errors": "bad", "slow": "bad late", "sampled": "bad good late", "all": "bad good late"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
