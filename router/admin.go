@@ -31,7 +31,7 @@ func (p *Peer) adminHandler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	page := p.console.Handler()
-	for _, pattern := range []string{"GET /{$}", "GET /console/", "GET /v1/watch", "GET /v1/decisions"} {
+	for _, pattern := range []string{"GET /{$}", "GET /console/", "GET /request", "GET /runbook", "GET /v1/watch", "GET /v1/decisions"} {
 		mux.Handle(pattern, page)
 	}
 	guarded := p.guardAdmin(mux)

@@ -27,6 +27,6 @@ func announce(ctx context.Context, a *pick.Announcer) {
 func (p *Peer) announced(n *pick.Notice) {
 	p.mesh.predicted()
 	if n.Hit >= 0 {
-		p.hits.add(n.Chain.Keys, n.Hit)
+		p.hits.add(n.Chain.Root, n.Chain.Keys, n.Hit)
 	}
 }

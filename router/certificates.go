@@ -76,14 +76,8 @@ func readCertificate(c *TLSConfig, section string, now time.Time) (*certificate,
 	return out, err
 }
 
-// forever is the end of what does not expire (RFC 5280 section 4.1.2.5).
-const forever = 253402300799
-
 // ends is when the certificate does, in seconds since 1970.
 func (c *certificate) ends() float64 {
-	if c == nil {
-		return forever
-	}
 	return float64(c.leaf.NotAfter.Unix())
 }
 

@@ -2,6 +2,7 @@ package router
 
 import (
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,7 +27,7 @@ type collector struct {
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
 	spans                                       *prometheus.Desc
 	promptKeys, wrongKeys                       *prometheus.Desc
-	accessLines                                 *prometheus.Desc
+	accessLines, saturated                      *prometheus.Desc
 }
 
 func newCollector(p *Peer) *collector {
@@ -61,12 +62,13 @@ func newCollector(p *Peer) *collector {
 		config:       d("config_hash", "Hash of all settings that peers of one mesh have in common; not of what is each peer's own."),
 		discovery:    d("discovery_up", "1 if the source of replicas answers; 0: its last list stands.", "source"),
 		advised:      d("advised_prefill_per_decode", "Prefill replicas that go with one decode replica at the traffic of this peer; 0 until measured."),
-		expiry:       d("listener_cert_expiry_timestamp_seconds", "When the certificate of a listener ends; far ahead if it speaks no TLS.", "listener"),
+		expiry:       d("listener_cert_expiry_timestamp_seconds", "When the certificate of a listener ends; absent if it speaks no TLS.", "listener"),
 		queue:        d("queue_depth", "Requests waiting for admission."),
 		spans:        d("trace_spans_total", "Spans, by what became of them; none while tracing is off.", "outcome"),
 		queueClass:   d("queue_class_depth", "Requests waiting for admission, by priority class.", "class"),
 		promptKeys:   d("prompt_keys_total", "Prompts turned into block keys, by model, by the endpoint that told their tokens (or ids, text, none), and why. At most 256 models; the rest are other.", "model", "rung", "reason"),
 		wrongKeys:    d("prompt_keys_wrong_total", "Prompts whose engine counted other tokens than its endpoint told before, by that endpoint.", "rung"),
+		saturated:    d("saturation", "How full a pool is, 0 to 1: the mean over its replicas of KV cache in use, of requests against admission.replica_limit, and 1 where the engine has a queue; 1 without a usable replica. The pool is the role of its replicas. For autoscalers.", "model", "pool"),
 		accessLines:  d("access_log_lines_total", "Lines of the access log, by what became of them: written, dropped because who reads the log is too slow, or failed to be written.", "outcome"),
 		queueOldest:  d("queue_oldest_seconds", "Wait so far of the request that waits longest."),
 	}
@@ -169,8 +171,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(c.clock, worst/1000)
 	rules := p.rules.Load()
-	gauge(c.expiry, rules.http.ends(), "http")
-	gauge(c.expiry, rules.admin.ends(), "admin")
+	for listener, cert := range map[string]*certificate{"http": rules.http, "admin": rules.admin} {
+		if cert != nil {
+			gauge(c.expiry, cert.ends(), listener)
+		}
+	}
+	for of, full := range p.saturation(time.Now()) {
+		gauge(c.saturated, full, of.model, of.role)
+	}
 }
 
 func oneIf(on bool) float64 {

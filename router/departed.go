@@ -98,4 +98,8 @@ func (p *Peer) forgetDeparted(now time.Time) {
 		p.log.Info("replica forgotten", "stream", string(id))
 	}
 	p.index.Sweep(p.wants)
+	for _, r := range p.fleet.List() {
+		p.usage.replica(r.Name()) // a counter that appears with its first increase hides that increase
+	}
+	p.usage.keep(func(name string) bool { return p.fleet.Get(name) != nil })
 }

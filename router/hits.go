@@ -5,6 +5,7 @@ import (
 
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/requests"
 )
 
 // Bounds of what is remembered of prompts: 4 MiB at most.
@@ -18,34 +19,73 @@ const (
 // Counters in the tree would cost every match a write; this costs one copy.
 type promptHits struct {
 	mu   sync.Mutex // guards below
-	ring [rememberedPrompts][]radix.Key
+	ring [rememberedPrompts]struct {
+		keys []radix.Key
+		root radix.Key // names whose prompt it was
+	}
 	next int // number of prompts ever added
 }
 
 // add remembers the first blocks of a prompt, those found cached. O(blocks), no
 // allocation once the ring is full.
-func (h *promptHits) add(keys []radix.Key, blocks int) {
+func (h *promptHits) add(root radix.Key, keys []radix.Key, blocks int) {
 	keys = keys[:max(0, min(blocks, len(keys), rememberedBlocks))]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := &h.ring[h.next%rememberedPrompts]
-	*at = append((*at)[:0], keys...)
+	at.root, at.keys = root, append(at.keys[:0], keys...)
 	h.next++
 }
 
 // count tells of each piece how many of the last prompts found it cached, be it
-// only its first block. O(prompts x pieces), some 2 ms for 200 pieces.
-func (h *promptHits) count(pieces []index.TopPrefix) (hits []int, of int) {
-	hits = make([]int, len(pieces))
+// only its first block, and the root of the first of them. O(prompts x pieces),
+// some 2 ms for 200 pieces.
+func (h *promptHits) count(pieces []index.TopPrefix) (hits []int, roots []radix.Key, of int) {
+	hits, roots = make([]int, len(pieces)), make([]radix.Key, len(pieces))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of = min(h.next, rememberedPrompts)
-	for _, keys := range h.ring[:of] {
+	for n := range of {
+		prompt := &h.ring[(h.next-of+n)%rememberedPrompts]
 		for i := range pieces {
-			if at := pieces[i].Depth - pieces[i].Blocks; at >= 0 && at < len(keys) && keys[at] == pieces[i].Head {
-				hits[i]++
+			if at := pieces[i].Depth - pieces[i].Blocks; at >= 0 && at < len(prompt.keys) && prompt.keys[at] == pieces[i].Head {
+				if hits[i]++; hits[i] == 1 {
+					roots[i] = prompt.root
+				}
 			}
 		}
 	}
-	return hits, of
+	return hits, roots, of
+}
+
+// maxRootNames bounds the names below.
+const maxRootNames = 1024
+
+// rootNames is whose prompts a root of the tree stands for: the model, and the
+// tenant that was first seen with it.
+type rootNames struct {
+	mu sync.RWMutex // guards below
+	of map[radix.Key][2]string
+}
+
+func (r *rootNames) note(root radix.Key, model, tenant string) {
+	r.mu.RLock()
+	_, ok := r.of[root]
+	r.mu.RUnlock()
+	if ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil || len(r.of) >= maxRootNames {
+		r.of = map[radix.Key][2]string{}
+	}
+	r.of[root] = [2]string{requests.Word(model), requests.Word(tenant)}
+}
+
+func (r *rootNames) find(root radix.Key) (model, tenant string) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	name := r.of[root]
+	return name[0], name[1]
 }

@@ -15,23 +15,23 @@ func TestHitsCountPromptsThatFoundABlockOfAPiece(t *testing.T) {
 	for i := range long {
 		long[i] = radix.Key(i + 1)
 	}
-	h.add(long[:3], 3)
-	h.add(long[:8], 4)
-	h.add(long[:8], 3)  // more blocks than it found cached
-	h.add(long[:2], 90) // believed longer than the prompt
-	h.add(long, len(long))
-	h.add(nil, 4)
-	hits, of := h.count(pieces)
-	if !slices.Equal(hits, []int{5, 2, 0, 0}) || of != 6 {
-		t.Errorf("%v of %d", hits, of)
+	h.add(7, long[:3], 3)
+	h.add(7, long[:8], 4)
+	h.add(7, long[:8], 3)  // more blocks than it found cached
+	h.add(7, long[:2], 90) // believed longer than the prompt
+	h.add(7, long, len(long))
+	h.add(7, nil, 4)
+	hits, roots, of := h.count(pieces)
+	if !slices.Equal(hits, []int{5, 2, 0, 0}) || !slices.Equal(roots, []radix.Key{7, 7, 0, 0}) || of != 6 {
+		t.Errorf("%v of %d, of %v", hits, of, roots)
 	}
 	for range rememberedPrompts {
-		h.add(long[:2], 2)
+		h.add(7, long[:2], 2)
 	}
-	if hits, of = h.count(pieces); hits[0] != rememberedPrompts || hits[1] != 0 || of != rememberedPrompts {
+	if hits, roots, of = h.count(pieces); hits[0] != rememberedPrompts || hits[1] != 0 || roots[0] != 7 || of != rememberedPrompts {
 		t.Errorf("after a full round %v of %d", hits, of)
 	}
-	if n := testing.AllocsPerRun(100, func() { h.add(long[:2], 2) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { h.add(7, long[:2], 2) }); n != 0 {
 		t.Errorf("%v allocations a prompt", n)
 	}
 }

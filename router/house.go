@@ -58,12 +58,13 @@ func (p *Peer) publishVitals(now time.Time) {
 	ready, _ := p.Ready()
 	v := crdt.Vitals{
 		Version: uint64(p.clock.ms(now)), Name: p.name, HTTP: p.public.Addr().String(), Build: p.version,
-		Rate: p.loads.OwnRate(p.clock.ms(now)), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
+		Rate: p.rate.perSecond(now, p.arrived.Load()), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
 		Ready: ready, Draining: p.draining.Load(),
 	}
 	if a := p.ages.Load(); a != nil {
 		v.Ages = toldAges(a.list)
 	}
+	p.rate.mark(now, p.arrived.Load())
 	p.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{p.id: v})
 	if ready != p.tagged.Swap(ready) {
 		p.mesh.setTags(ready, p.draining.Load())

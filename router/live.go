@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
@@ -169,6 +170,7 @@ func (p *Peer) keepHouse(ctx context.Context) {
 				p.publishVitals(now)
 				p.observeChanges(now)
 				p.recent.keep(now, p.metrics)
+				p.history.keep(now, func() console.Point { return p.point(now) })
 				p.forgetDeparted(now)
 				p.tellFull(now)
 				p.tellDropped()

@@ -25,8 +25,7 @@ banyan_mesh_view_age_seconds banyan_mesh_bytes_total{direction,frame} banyan_div
 banyan_quarantined_streams banyan_suspect_facts banyan_snapshots_total{reason} banyan_build_info
 banyan_config_hash banyan_config_last_reload_success banyan_ready banyan_draining
 banyan_queue_depth banyan_retries_total{cause} banyan_request_duration_seconds
-banyan_output_tokens_total banyan_client_disconnects_total banyan_clock_offset_seconds
-banyan_cert_expiry_timestamp_seconds`
+banyan_output_tokens_total banyan_client_disconnects_total banyan_clock_offset_seconds`
 
 // closedLists are the label values that stand from the start, so that a rate
 // sees the first increase.
@@ -42,7 +41,7 @@ var closedLists = map[string][]string{
 // exposition is what a peer that just started shows at /metrics.
 func exposition(t *testing.T) string {
 	t.Helper()
-	p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{Name: "r0", URL: "http://127.0.0.1:1"}} })
+	p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{Name: "r0", URL: "http://127.0.0.1:1", Model: "m"}} })
 	w := httptest.NewRecorder()
 	p.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
 	if w.Code != http.StatusOK {
@@ -113,8 +112,13 @@ var recorded = regexp.MustCompile(`(?m)record:\s*"?([a-z_:0-9]+)`)
 // so to nobody.
 func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
 	have := series(exposition(t))
-	have["banyan_replica_events"] = "where a stream is followed" // TestEventsThatCannotBeHeardAreTold reads it
-	have["banyan_prompt_keys_total"] = "where prompts are keyed" // TestExactRoutingThatIsOffIsTold reads it
+	have["banyan_replica_events"] = "where a stream is followed"            // TestEventsThatCannotBeHeardAreTold reads it
+	have["banyan_prompt_keys_total"] = "where prompts are keyed"            // TestExactRoutingThatIsOffIsTold reads it
+	have["banyan_cert_expiry_timestamp_seconds"] = "with mesh.tls"          // TestCertificatesFromFiles reads it
+	have["banyan_listener_cert_expiry_timestamp_seconds"] = "with http.tls" // TestCertificatesRotateUnderTraffic reads it
+	for name, lines := range series(usageExposition(t)) {
+		have[name] = lines
+	}
 	named := regexp.MustCompile(`[a-z_:0-9]*\bbanyan_[a-z0-9_]+\b`)
 	colon := regexp.MustCompile(`[a-z_]+:banyan_[a-z0-9_]+:?[a-z0-9]*`)
 	made, seen := map[string]bool{}, 0

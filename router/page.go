@@ -33,7 +33,9 @@ func (p *Peer) pageStatus() *console.Status {
 	}
 	list := p.shared.list
 	p.shared.mu.Unlock()
-	return p.statusWith(list)
+	s := p.statusWith(list)
+	s.History = p.history.points()
+	return s
 }
 
 // observeChanges lets the console find what changed, whoever watches.

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/deploy"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/console"
@@ -58,6 +59,9 @@ type Peer struct {
 	clock    clock
 	registry *prometheus.Registry
 	metrics  *metrics
+	usage    *usage
+	arrived  atomic.Uint64 // requests
+	rate     rateMeter     // of arrived
 
 	hasher    *radix.Hasher
 	seal      seal
@@ -76,8 +80,10 @@ type Peer struct {
 	picker    *pick.Picker
 	shared    sharedPrefixes
 	hits      promptHits
+	roots     rootNames
 	recorded  pace
 	recent    recent
+	history   history
 	book      *requests.Book
 	access    *requests.Log
 	stdout    io.Writer // nil: nobody's
@@ -132,6 +138,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		p.name = fmt.Sprintf("%.40s-%s", host, p.id.String()[:6])
 	}
 	p.metrics = newMetrics(p.registry, opt.Version)
+	p.usage = newUsage(p.registry)
 	p.metrics.startAtZero(cfg.Policy)
 	secret, err := p.hashSecret()
 	if err != nil {
@@ -142,6 +149,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	p.departed.after = opt.departed
 	p.book = requests.NewBook(requests.KeptOrdinary, requests.KeptNotable)
 	p.console = console.New(p.pageStatus)
+	p.console.Serve(console.Sources{Find: p.findRequest, Notable: p.notableRequests, Runbook: deploy.Runbook})
 	if err := p.compose(); err != nil {
 		p.close()
 		return nil, err

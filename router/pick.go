@@ -236,6 +236,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 	if res.Lost {
 		return
 	}
+	p.usage.observeTry(t, &res, now)
 	p.judge(t, &res, now)
 	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 {
 		p.loads.LearnRun(t.cost.Replica, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
@@ -267,10 +268,12 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 	m.prompt.Add(float64(u.Prompt))
 	m.output.Add(float64(u.Completion))
 	if t.shared() { // the prompt was computed by the lead: its word counts
+		p.usage.replica(t.replica.Name()).addTokens(0, 0, u.Completion)
 		u = t.lead.said()
-		t.trail.Note(func(r *requests.Record) { noteUsage(r, &u) })
+		t.trail.Note(func(r *requests.Record) { notePrompt(r, &u) })
 		t = t.lead.ticket
 	}
+	p.usage.replica(t.replica.Name()).addTokens(u.Prompt, u.Cached, u.Completion)
 	if t.single && !t.shared() {
 		p.tokens.Verify(t.keys, u.Prompt)
 	}

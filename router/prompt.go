@@ -36,6 +36,7 @@ func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, s 
 		q.Text = body.AppendCanonical
 	}
 	pr := &prompt{uncached: body.Uncached(), keys: p.tokens.Keys(ctx, &q), single: body.OnePrompt()}
+	p.roots.note(pr.keys.Root, body.Model, call.Tenant)
 	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()

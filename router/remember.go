@@ -41,6 +41,7 @@ func trailOf(call *proxy.Call) *requests.Trail {
 func (p *Peer) began(call *proxy.Call) {
 	t := p.book.Begin(call.ID, call.Start)
 	call.Trail = t
+	p.arrived.Add(1)
 	t.Note(func(r *requests.Record) {
 		r.ClientID, r.Trace, r.Client = requests.Word(call.ClientID), call.Trace, call.Key
 		if r.Endpoint = call.Endpoint.Path(); r.Endpoint == "" {
@@ -74,6 +75,11 @@ func (p *Peer) ended(call *proxy.Call, end proxy.End) {
 		case end.Code != "":
 			r.Error = end.Code
 		}
+		model := otherLabel
+		if r.Model != "" && p.lineup(r.Model).known {
+			model = r.Model
+		}
+		p.usage.observeRequest(r, model, time.Now())
 		notable = r.Notable(cfg.Slow)
 		if cfg.Wants(r) {
 			p.access.Add(r)
@@ -150,13 +156,14 @@ func (t *ticket) rememberTry(res *proxy.Result, begin time.Time) {
 			r.TTFT = max(t.first.Sub(r.At), 1)
 		}
 		if res.Usage.Known {
-			noteUsage(r, &res.Usage)
+			r.Output = res.Usage.Completion
+			notePrompt(r, &res.Usage)
 		}
 	})
 }
 
-func noteUsage(r *requests.Record, u *openai.Usage) {
-	r.Prompt, r.Output = u.Prompt, u.Completion
+func notePrompt(r *requests.Record, u *openai.Usage) {
+	r.Prompt, r.Cached = u.Prompt, requests.Unknown
 	if u.CachedKnown {
 		r.Cached = u.Cached
 	}
@@ -221,6 +228,17 @@ type elsewhere struct {
 	Address string `json:"address"` // of its mesh listener
 	State   string `json:"state"`
 }
+
+// findRequest and notableRequests are what the page asks.
+func (p *Peer) findRequest(id string) (*requests.Told, error) {
+	if told := p.book.Find(id, p.name, time.Now()); told != nil {
+		return told, nil
+	}
+	_, err := p.whose(strings.ToLower(id))
+	return nil, err
+}
+
+func (p *Peer) notableRequests(n int) []*requests.Told { return p.book.Notable(n, p.name, time.Now()) }
 
 // whose says why a request is not found here, and which other peer routed it.
 func (p *Peer) whose(id string) (peer *elsewhere, why error) {

@@ -138,6 +138,10 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 		ratio := float64(cached) / float64(prompt)
 		q.Cached = &ratio
 	}
+	var ttft time.Duration
+	if q.Tries, q.Failed, ttft = p.usage.lately(r.Name(), now); ttft > 0 {
+		q.TTFTMs = floatOf(1000 * ttft.Seconds())
+	}
 	q.Stream, q.Cure = p.streamStatus(r, d), cure
 	return q
 }
@@ -254,7 +258,7 @@ func (p *Peer) requestStatus(now time.Time) console.Requests {
 	m := p.metrics
 	return console.Requests{
 		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
-		CachedTokens: counterValue(m.cached), Rate: p.loads.OwnRate(p.clock.ms(now)),
+		CachedTokens: counterValue(m.cached), Rate: p.rate.perSecond(now, p.arrived.Load()),
 		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead), Recent: p.recent.since(now, m),
 	}
 }
@@ -279,11 +283,12 @@ func (p *Peer) prefixes(n int) []console.Prefix {
 	}
 	out := []console.Prefix{}
 	top := p.index.Top(n)
-	hits, of := p.hits.count(top)
+	hits, roots, of := p.hits.count(top)
 	for i, t := range top {
 		q := console.Prefix{
 			Key: keyText(t.Key), Parent: keyText(t.Parent), Tokens: t.Depth * p.config().Grid, Blocks: t.Blocks,
 		}
+		q.Model, q.Tenant = p.roots.find(roots[i])
 		if t.Under != 0 {
 			q.Under = keyText(t.Under)
 		}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -19,7 +20,8 @@ type madeUp struct {
 
 // madeUpPages are the pages that are looked at and judged.
 var madeUpPages = map[string]madeUp{
-	"healthy":  {peers: 3, replicas: 4, pieces: 40},
+	"healthy":  {peers: 3, replicas: 3, pieces: 40},
+	"sixteen":  {peers: 3, replicas: 16, pieces: 200},
 	"large":    {peers: 24, replicas: 64, pieces: 5000},
 	"empty":    {peers: 1, change: func(s *console.Status) { s.Requests = console.Requests{} }},
 	"diverged": {peers: 5, replicas: 8, pieces: 120, change: diverge},
@@ -68,7 +70,7 @@ func (m madeUp) status() *console.Status {
 		s.Replicas = append(s.Replicas, console.Replica{
 			Name: fmt.Sprintf("gpu%02d", i), URL: fmt.Sprintf("http://10.0.1.%d:8000", 10+i), Engine: "vllm", EngineFrom: "/version", BlockSize: at(16), Role: "both", State: "up",
 			Models: []string{"llama-3.3-70b"}, Tokenizer: "engine", Source: "static", Inflight: rnd.IntN(34), Uncached: int64(rnd.IntN(30_000)), KVUse: at(.5 + .45*rnd.Float64()),
-			Cached: at(.6 + .3*rnd.Float64()), Running: at(12), Queued: at(0),
+			Cached: at(.6 + .3*rnd.Float64()), Running: at(12), Queued: at(0), Tries: 200 + i, Failed: i % 3, TTFTMs: at(140 + 9*float64(i)),
 			Stream: console.Stream{
 				State: "ok", Owners: []string{"router-a", "router-b"}, Epoch: 0x19a2b3c4d5, Floor: 918_222, Facts: 62_500, Linked: 62_500,
 				Digest: "5a0c9e13b7d2f648", LastEventMs: at(int64(40)),
@@ -76,6 +78,10 @@ func (m madeUp) status() *console.Status {
 		})
 	}
 	s.Prefixes = m.tree(rnd, s.Replicas)
+	for i := range 90 {
+		wave := 1 + .2*math.Sin(float64(i)/9) + .1*rnd.Float64()
+		s.History = append(s.History, console.Point{TimeMs: now - int64(89-i)*10_000, Rate: at(42 * wave), Cached: at(.6 * wave), TTFT: at(150 * wave), Added: at(.12 * wave)})
+	}
 	if m.change != nil {
 		m.change(s)
 	}
@@ -88,7 +94,10 @@ func (m madeUp) status() *console.Status {
 func (m madeUp) tree(rnd *rand.Rand, replicas []console.Replica) []console.Prefix {
 	out := []console.Prefix{}
 	for i := range m.pieces {
-		p := console.Prefix{Key: fmt.Sprintf("%016x", rnd.Uint64()), Parent: "0000000000000000", Blocks: 4 + rnd.IntN(60)}
+		p := console.Prefix{Key: fmt.Sprintf("%016x", rnd.Uint64()), Parent: "0000000000000000", Blocks: 4 + rnd.IntN(60), Model: "llama-3.3-70b"}
+		if i%3 > 0 {
+			p.Tenant = []string{"acme", "globex"}[i%2]
+		}
 		holders := len(replicas)
 		p.HitShare = at(.3 - .07*float64(min(i, 3)))
 		if i > 2 {

@@ -102,6 +102,9 @@ func New(cfg Config) (*Mesh, error) {
 		return nil, err
 	}
 	m.meter = newMetrics(cfg.Registerer)
+	if m.identity.expires().Before(forever) {
+		cfg.Registerer.MustRegister(m.meter.expiry)
+	}
 	m.meter.expiry.Set(float64(m.identity.expires().Unix()))
 	m.refusals = &refusals{log: m.log, once: newOnce(cfg.Now, onceEvery), count: func(c cause) { m.meter.refused[c].Inc() }}
 	return m, nil

@@ -104,7 +104,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		peers:  gauge("banyan_mesh_peers", "Peers alive, this one included."),
 		inbox:  gauge("banyan_mesh_inbox_depth", "Events waiting for the gossip loop."),
 		outbox: gauge("banyan_mesh_outbox_bytes", "Bytes waiting to be written to peers."),
-		expiry: gauge("banyan_cert_expiry_timestamp_seconds", "When this peer's mesh certificate ends."),
+		expiry: prometheus.NewGauge(prometheus.GaugeOpts{Name: "banyan_cert_expiry_timestamp_seconds", Help: "When this peer's mesh certificate ends; absent without mesh.tls."}),
 		connections: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "banyan_mesh_connections", Help: "Peer streams that stand.",
 		}, []string{"class"}),

@@ -34,21 +34,21 @@ type Age struct {
 
 // Drawing is a status as the page shows it.
 type Drawing struct {
-	Level    string             `json:"level"`
-	Cells    map[string]string  `json:"cells"` // texts outside of tables
-	Sparks   map[string]float64 `json:"sparks"`
-	Problems []Problem          `json:"problems"`
-	Replicas []Row              `json:"replicas"`
-	Peers    []Row              `json:"peers"`
-	Columns  []string           `json:"columns"` // of the matrix; none if it is too large or small
-	Tree     []Branch           `json:"tree"`
-	Unit     string             `json:"unit"`     // what shares of the tree are shares of
-	Branches []Row              `json:"branches"` // the same as rows
-	Names    []string           `json:"names"`    // of the replicas, in the order of ticks
+	Level    string            `json:"level"`
+	Cells    map[string]string `json:"cells"` // texts outside of tables
+	Sparks   map[string]Line   `json:"sparks"`
+	Problems []Problem         `json:"problems"`
+	Replicas []Row             `json:"replicas"`
+	Peers    []Row             `json:"peers"`
+	Columns  []string          `json:"columns"` // of the matrix; none if it is too large or small
+	Tree     []Branch          `json:"tree"`
+	Unit     string            `json:"unit"`     // what shares of the tree are shares of
+	Branches []Row             `json:"branches"` // the same as rows
+	Names    []string          `json:"names"`    // of the replicas, in the order of ticks
 }
 
 func drawStatus(s *Status) Drawing {
-	d := Drawing{Level: s.Level, Problems: s.Problems, Sparks: map[string]float64{}}
+	d := Drawing{Level: s.Level, Problems: s.Problems, Sparks: sparks(s.History, s.TimeMs)}
 	tree, byHits := Forest(s.Prefixes, s.Grid)
 	d.Tree = tree
 	d.Unit = "of cached blocks"
@@ -82,7 +82,7 @@ func drawStatus(s *Status) Drawing {
 		d.Cells["rateNote"] += fmt.Sprintf(", %d waiting for room", q.Waiting)
 	}
 	if known {
-		d.Cells["rate"], d.Sparks["rate"] = fmt.Sprintf("%.1f", rate), rate
+		d.Cells["rate"] = fmt.Sprintf("%.1f", rate)
 	}
 	drawLately(&d, &s.Requests)
 	return d
@@ -104,15 +104,9 @@ func drawLately(d *Drawing, r *Requests) {
 	}
 	d.Cells["cachedNote"] = fmt.Sprintf("%s foreseen; since the start %s of %s", ratio(is.MatchedTokens, is.PromptTokens),
 		ratio(r.CachedTokens, r.PromptTokens), count(r.PromptTokens))
-	if is.PromptTokens > 0 {
-		d.Sparks["cached"] = float64(is.CachedTokens) / float64(is.PromptTokens)
-	}
 	for name, q := range map[string][2]Quantiles{"ttft": {is.TTFTMs, r.TTFTMs}, "added": {is.AddedMs, r.AddedMs}} {
 		d.Cells[name] = millis(q[0].P50)
 		d.Cells[name+"Note"] = fmt.Sprintf("median; 99 %% within %s; since the start %s and %s", millis(q[0].P99), millis(q[1].P50), millis(q[1].P99))
-		if q[0].P50 != nil {
-			d.Sparks[name] = *q[0].P50
-		}
 	}
 }
 
@@ -142,6 +136,7 @@ func drawReplicas(s *Status) []Row {
 		row.Cells = map[string]string{
 			"name": r.Name, "url": r.URL, "engine": engineText(&r), "role": roleText(&r), "state": stateText(&r),
 			"inflight": fmt.Sprint(r.Inflight), "uncached": count(uint64(max(r.Uncached, 0))), "cached": share(r.Cached), "kv": share(r.KVUse),
+			"model": modelText(&r), "errors": errorText(&r), "ttft": millis(r.TTFTMs),
 			"blocks": count(r.Stream.Facts), "stream": r.Stream.State, "action": "drain", "detail": streamText(&r), "mark": marks[levelOf(r.State)],
 			"streamMark": marks[levelOf(r.Stream.State)], "levels": " state-" + levelOf(r.State) + " stream-" + levelOf(r.Stream.State),
 		}
@@ -149,7 +144,7 @@ func drawReplicas(s *Status) []Row {
 			row.Cells["action"] = "undrain"
 		}
 		row.Sort = map[string]float64{
-			"inflight": float64(r.Inflight), "uncached": float64(r.Uncached), "cached": orLess(r.Cached), "kv": orLess(r.KVUse), "blocks": float64(r.Stream.Facts),
+			"inflight": float64(r.Inflight), "uncached": float64(r.Uncached), "cached": orLess(r.Cached), "kv": orLess(r.KVUse), "errors": float64(r.Failed), "ttft": orLess(r.TTFTMs), "blocks": float64(r.Stream.Facts),
 		}
 		rows = append(rows, row)
 	}
@@ -170,6 +165,25 @@ func worse(a, b string) string {
 		return b
 	}
 	return a
+}
+
+// modelText is the first of what a replica serves, and how many more.
+func modelText(r *Replica) string {
+	switch len(r.Models) {
+	case 0:
+		return "-"
+	case 1:
+		return r.Models[0]
+	}
+	return fmt.Sprintf("%s + %d", r.Models[0], len(r.Models)-1)
+}
+
+// errorText is how many tries failed, of those of the last minute here.
+func errorText(r *Replica) string {
+	if r.Tries == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", r.Failed, r.Tries)
 }
 
 func stateText(r *Replica) string {
@@ -297,7 +311,7 @@ func worst(p *Peer, peers []Peer) string {
 }
 
 func drawBranch(b *Branch, replicas int) Row {
-	name := short(b.Key)
+	name := prefixName(b.Model, b.Tenant, b.Key)
 	if b.Key == "" {
 		name = fmt.Sprintf("other (%d)", b.Bundled)
 	}
@@ -306,9 +320,22 @@ func drawBranch(b *Branch, replicas int) Row {
 		held, of = strings.Join(b.Holders, " "), fmt.Sprintf("%d/%d", len(b.Holders), replicas)
 	}
 	return Row{Key: b.Key, Class: fmt.Sprintf("l%d", min(b.Level, 8)), Bar: 100 * b.Share, Cells: map[string]string{
-		"name": name, "tokens": fmt.Sprintf("%s–%s", count(uint64(max(b.From, 0))), count(uint64(max(b.To, 0)))),
+		"name": name, "key": short(b.Key), "tokens": fmt.Sprintf("%s–%s", count(uint64(max(b.From, 0))), count(uint64(max(b.To, 0)))),
 		"share": fmt.Sprintf("%.0f %%", 100*b.Share), "holders": held, "held": of,
 	}}
+}
+
+// prefixName names a piece of the tree by what people know: whose prompts found
+// it, model and first tenant. One that none of the last prompts found has only
+// its key.
+func prefixName(model, tenant, key string) string {
+	switch {
+	case model == "":
+		return short(key)
+	case tenant == "":
+		return model
+	}
+	return model + " · " + tenant
 }
 
 // short is the part of a key that people compare.
@@ -327,7 +354,7 @@ func drawEvent(e *Event) Row {
 
 func drawDecision(d *Decision) Row {
 	row := Row{Key: fmt.Sprint(d.Seq), Class: d.Reason, Cells: map[string]string{
-		"time": time.UnixMilli(d.TimeMs).Format("15:04:05.0"), "replica": d.Replica, "reason": d.Reason, "policy": d.Policy,
+		"time": time.UnixMilli(d.TimeMs).Format("15:04:05.0"), "replica": d.Replica, "reason": d.Reason, "policy": d.Policy, "request": d.Request,
 		"tokens": fmt.Sprintf("%s of %s", count(uint64(max(d.Matched, 0))), count(uint64(max(d.Prompt, 0)))), "ttft": "",
 	}}
 	if d.Prompt > 0 {

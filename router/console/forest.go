@@ -16,6 +16,8 @@ type Branch struct {
 	Gap     int      `json:"gap"`   // tokens before From that belong to pieces not listed
 	Share   float64  `json:"share"` // what its height stands for, with what grows on it
 	Holders []string `json:"holders"`
+	Model   string   `json:"-"`
+	Tenant  string   `json:"-"`
 	X       float64  `json:"x"`
 	Y       float64  `json:"y"`
 	Width   float64  `json:"w"`
@@ -80,6 +82,7 @@ func plant(prefixes []Prefix, grid int) []*sprout {
 		}
 		s := &sprout{blocks: float64(p.Blocks * len(p.Holders)), parent: p.Parent}
 		s.Key, s.From, s.To, s.Holders = p.Key, max(0, p.Tokens-p.Blocks*grid), p.Tokens, p.Holders
+		s.Model, s.Tenant = p.Model, p.Tenant
 		if p.HitShare != nil {
 			s.hits = min(1, max(0, *p.HitShare))
 		}

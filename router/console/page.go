@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,11 +25,12 @@ var web embed.FS
 // contentPolicy lets the page load its own files and talk to its own peer,
 // nothing else.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
-	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 var pageTemplate = template.Must(template.New("index.html").Funcs(template.FuncMap{
-	"no": func(i int) int { return i + 1 }, // of a column
-}).ParseFS(web, "web/index.html"))
+	"no":   func(i int) int { return i + 1 }, // of a column
+	"link": runbookLink,
+}).ParseFS(web, "web/index.html", "web/plain.html"))
 
 // page is what the template shows.
 type page struct {
@@ -37,12 +39,14 @@ type page struct {
 	NoRow             Row
 }
 
-// Handler serves GET / (the page), /console/ (its files), /v1/watch and
-// /v1/decisions.
+// Handler serves GET / (the page), /console/ (its files), /request, /runbook,
+// /v1/watch and /v1/decisions.
 func (c *Console) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", c.servePage)
 	mux.HandleFunc("GET /console/{file}", serveAsset)
+	mux.HandleFunc("GET /request", c.serveLookup)
+	mux.HandleFunc("GET /runbook", c.serveRunbook)
 	mux.HandleFunc("GET /v1/watch", c.serveWatch)
 	mux.HandleFunc("GET /v1/decisions", c.serveDecisions)
 	return guarded(mux)
@@ -78,6 +82,19 @@ func (c *Console) servePage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(out.Bytes())
+}
+
+// runbookLink is where the runbook tells more of a problem; "" if it names no
+// place in it.
+func runbookLink(help string) string {
+	_, anchor, found := strings.Cut(help, "deploy/README.md#")
+	if !found {
+		return ""
+	}
+	if end := strings.IndexFunc(anchor, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') }); end >= 0 {
+		anchor = anchor[:end]
+	}
+	return "/runbook#" + anchor
 }
 
 // serveAsset serves a file of the page; the template is none.

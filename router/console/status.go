@@ -29,7 +29,8 @@ type Status struct {
 	Disagg   *Disagg   `json:"disaggregation"` // null while off
 	Queue    *Queue    `json:"queue"`
 	Problems []Problem `json:"problems"`
-	Notes    []Problem `json:"notes"` // what works and could work better: no trouble
+	History  []Point   `json:"history,omitempty"` // of the page: the last 15 minutes, oldest first
+	Notes    []Problem `json:"notes"`             // what works and could work better: no trouble
 }
 
 // Config is what the peer goes by.
@@ -91,6 +92,9 @@ type Replica struct {
 	Running  *int     `json:"running"` // as the engine says
 	Queued   *int     `json:"queued"`
 	Cached   *float64 `json:"cached_ratio"` // cached over prompt tokens of answers through this peer
+	Tries    int      `json:"tries"`        // through this peer in the last minute
+	Failed   int      `json:"failed"`       // of those
+	TTFTMs   *float64 `json:"ttft_ms"`      // mean of those, from the dispatch; null: nothing was streamed
 
 	Stream Stream `json:"stream"`
 }
@@ -179,6 +183,15 @@ type Recent struct {
 	AddedMs       Quantiles `json:"added_ms"`
 }
 
+// Point is the page's four numbers at one time; null: nothing was seen.
+type Point struct {
+	TimeMs int64    `json:"time_ms"`
+	Rate   *float64 `json:"per_s"` // all peers
+	Cached *float64 `json:"cached_ratio"`
+	TTFT   *float64 `json:"ttft_ms"`
+	Added  *float64 `json:"added_ms"`
+}
+
 // Queue is who waits at this peer for room at the replicas.
 type Queue struct {
 	InFlight     int               `json:"in_flight"`   // at this peer
@@ -242,6 +255,8 @@ type Prefix struct {
 	Tokens  int      `json:"tokens"`
 	Blocks  int      `json:"blocks"`
 	Holders []string `json:"holders"`
+	Model   string   `json:"model"`  // of the first prompt that found it cached, of those remembered; "": none did
+	Tenant  string   `json:"tenant"` // of that prompt; "": it had none
 	// HitShare is the part of the last 512 prompts of this peer that found it
 	// cached where they went, be it only its first block; null before the first
 	// prompt.

@@ -28,6 +28,7 @@ const (
 // use; it starts no goroutine of its own.
 type Console struct {
 	status    func() *Status
+	sources   Sources
 	decisions decisions
 	events    events
 	watchers  atomic.Int64

@@ -18,6 +18,7 @@ function fill(el, row) {
   el.className = row.class
   if (lit) el.classList.add('lit')
   for (const c of all('[data-f]', el)) put(c, row.cells[c.dataset.f] ?? '')
+  $('[data-id]', el)?.setAttribute('href', '/request?id=' + encodeURIComponent(row.cells.request ?? ''))
   $('[data-bar]', el)?.setAttribute('width', row.bar.toFixed(1) + '%')
   if (row.lines) {
     $('tbody', el).replaceChildren(...row.lines.map(l => {
@@ -67,14 +68,10 @@ for (const th of all('th[data-sort]')) {
 }
 
 // --- status ---
-const points = {}
-function spark(name, value) {
-  const line = $(`[data-spark=${name}] polyline`)
-  const p = points[name] ??= []
-  p.push(value)
-  if (p.length > 120) p.shift()
-  const low = Math.min(...p), high = Math.max(...p), span = high - low || 1
-  if (p.length > 1) line.setAttribute('points', p.map((v, i) => `${100 * i / (p.length - 1)},${high === low ? 12 : 22 - 20 * (v - low) / span}`).join(' '))
+function spark(name, line) {
+  const at = $(`[data-spark=${name}]`)
+  $('polyline', at).setAttribute('points', line.points)
+  put($('.range', at), line.range)
 }
 
 function matrix(d) {
@@ -111,6 +108,13 @@ function status(d) {
       const li = document.createElement('li'), b = document.createElement('b')
       b.textContent = p.text
       li.append(b, `. ${p.help}.`)
+      const more = p.help.match(/deploy\/README\.md#([a-z-]+)/)
+      if (more) {
+        const a = document.createElement('a')
+        a.href = '/runbook#' + more[1]
+        a.textContent = 'Runbook'
+        li.append(' ', a)
+      }
       return li
     }))
   }
@@ -140,7 +144,7 @@ function icicle(d) {
     box.dataset.key = d.branches[i].key
     box.classList.toggle('deep', held > .85 && b.key !== '')
     const name = b.key ? `${cells.name} ${(b.to - b.from).toLocaleString('en')} tok ${cells.held}` : cells.name
-    const text = b.key ? `${name}: tokens ${cells.tokens}, held by ${cells.holders}; ${cells.share} ${d.unit}` : `${name}: ${b.bundled} small or unused prefixes; ${cells.share} ${d.unit}`
+    const text = b.key ? `${name}: tokens ${cells.tokens}, key ${cells.key}, held by ${cells.holders}; ${cells.share} ${d.unit}` : `${name}: ${b.bundled} small or unused prefixes; ${cells.share} ${d.unit}`
     box.setAttribute('aria-label', text)
     box.append(svg('rect', { class: 'b', width: '100%', height: '100%', 'fill-opacity': b.key ? held > .85 ? 1 : .1 + .45 * held : .07 }))
     const said = [name, name.split(' ')[0]].find(s => s.length * 7 < w)

@@ -1,0 +1,137 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/requests"
+)
+
+// usageExposition is what names a culprit once something happened.
+func usageExposition(t *testing.T) string {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	u, now := newUsage(reg), time.Now()
+	u.replica("r0").count(outcomeOK, time.Second, now)
+	u.replica("r0").addTokens(1, 2, 3)
+	u.observeRequest(&requests.Record{Client: "k", Tenant: "t", TTFT: time.Second, Status: 200, Prompt: 1, Cached: 1, Output: 1}, "m", now)
+	return exposedBy(t, reg)
+}
+
+func exposedBy(t *testing.T, reg *prometheus.Registry) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
+// The number of series is bounded, whatever clients call themselves; replicas
+// that are gone leave none.
+func TestUsageIsBounded(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	u, now := newUsage(reg), time.Now()
+	for i := range 3 * maxUsageSeries {
+		u.observeRequest(&requests.Record{Client: "k", Tenant: fmt.Sprint("t", i), Status: 200, Prompt: 2, Cached: requests.Unknown, Output: 1}, fmt.Sprint("m", i), now)
+	}
+	u.observeRequest(&requests.Record{Client: "\xff", Tenant: "\xfe", Status: 200}, "m0", now)
+	u.replica("gone").count(outcomeReset, 0, now)
+	u.replica("here").count(outcomeCut, time.Second, now)
+	text := exposedBy(t, reg)
+	if n := strings.Count(text, "banyan_usage_requests_total{"); n != maxUsageSeries+1 {
+		t.Errorf("%d pairs of key and tenant", n)
+	}
+	if n := strings.Count(text, "banyan_model_ttft_seconds_count{"); n != maxModelSeries+1 {
+		t.Errorf("%d models", n)
+	}
+	for _, want := range []string{
+		`banyan_usage_tokens_total{key="k",kind="prompt",tenant="t0"} 2`, `banyan_usage_requests_total{key="other",tenant="other"} 513`,
+		`banyan_model_requests_total{model="m0",outcome="ok"} 2`, `banyan_model_requests_total{model="other",outcome="ok"} 512`,
+		`banyan_replica_requests_total{outcome="reset",replica="gone"} 1`, `banyan_replica_ttft_seconds_count{replica="here"} 1`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	u.keep(func(name string) bool { return name == "here" })
+	if text = exposedBy(t, reg); strings.Contains(text, `"gone"`) || !strings.Contains(text, `"here"`) {
+		t.Error("a replica that is gone leaves series, or one that is here does not")
+	}
+	if n, failed, ttft := u.lately("here", now); n != 1 || failed != 1 || ttft != time.Second {
+		t.Errorf("%d tries, %d failed, %v", n, failed, ttft)
+	}
+	if n, _, _ := u.lately("here", now.Add(2*time.Minute)); n != 0 {
+		t.Errorf("%d tries of two minutes ago", n)
+	}
+}
+
+func TestOutcomesOfTries(t *testing.T) {
+	broken := errors.New("broken")
+	for want, list := range map[outcome][]proxy.Result{
+		outcomeOK:      {{Status: 200}},
+		outcomeInvalid: {{Status: 400}},
+		outcomeShed:    {{Status: 429}},
+		outcomeError:   {{Status: 500}, {Status: 503, Cause: proxy.CauseStatus}},
+		outcomeConnect: {{Cause: proxy.CauseConnect, Err: broken}},
+		outcomeReset:   {{Cause: proxy.CauseReset, Err: broken}},
+		outcomeTimeout: {{Cause: proxy.CauseTimeout, Err: broken}, {Status: 200, Cause: proxy.CauseTimeout, Err: broken, Answered: true}},
+		outcomeCut:     {{Status: 200, Cause: proxy.CauseReset, Err: broken, Answered: true}, {Status: 200, Failed: true, Answered: true}},
+		outcomeLeft:    {{Status: 200, ClientGone: true, Err: broken}},
+	} {
+		for _, res := range list {
+			if got := tryOutcome(&res); got != want {
+				t.Errorf("%+v: %s, want %s", res, got, want)
+			}
+		}
+	}
+}
+
+// Requests a second are those of the last seconds: a pool that stopped says so.
+func TestTheRateIsOfTheLastSeconds(t *testing.T) {
+	var m rateMeter
+	at, n := time.Now(), uint64(0)
+	for range 60 {
+		m.mark(at, n)
+		at, n = at.Add(time.Second), n+100
+	}
+	if r := m.perSecond(at, n); r < 99 || r > 101 {
+		t.Errorf("%v a second, want 100", r)
+	}
+	for range rateSeconds + 1 {
+		m.mark(at, n)
+		at = at.Add(time.Second)
+	}
+	if r := m.perSecond(at, n); r != 0 {
+		t.Errorf("%v a second after %d s of nothing", r, rateSeconds)
+	}
+}
+
+// An autoscaler must see a pool without a usable replica as full, not as idle.
+func TestSaturationIsOneWhereNobodyCanServe(t *testing.T) {
+	p := quietPeer(t, func(c *Config) {
+		c.Replicas = []fleet.Spec{{Name: "r0", URL: "http://127.0.0.1:1", Model: "m"}, {Name: "r1", URL: "http://127.0.0.1:2", Model: "m"}}
+		c.Admission.ReplicaLimit = 4
+	})
+	at := pool{"m", "both"}
+	for _, r := range p.fleet.List() {
+		r.OK(time.Now())
+	}
+	if got := p.saturation(time.Now()); got[at] != 0 {
+		t.Errorf("idle: %v", got)
+	}
+	for i, r := range p.fleet.List() {
+		p.loads.SetIntent(r.Stream, true, time.Now().UnixMilli())
+		if got := p.saturation(time.Now()); (got[at] == 1) != (i == 1) {
+			t.Errorf("%d drained: %v", i+1, got)
+		}
+	}
+}
