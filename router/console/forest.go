@@ -218,7 +218,7 @@ func (l *layout) place(siblings []*sprout, level int, y, height, unit float64) {
 // share is what a weight is called in words.
 func (l *layout) share(weight float64) float64 {
 	if l.byHits {
-		return weight
+		return min(weight, 1) // some prompts found several of a bundle's pieces
 	}
 	return weight / max(l.total, 1)
 }
