@@ -292,7 +292,7 @@ func (p *tab) drawsTheMesh(t *testing.T) {
 	p.until("the tree by hits", `document.querySelectorAll('#icicle [role=treeitem]').length > 3 &&
 		document.querySelector('[data-f=treeNote]').textContent.includes('of the last prompts')`)
 	label := p.text(`document.querySelector('#icicle [role=treeitem]').getAttribute('aria-label')`)
-	if !regexp.MustCompile(`^[0-9a-f]{8} [\d,]+ tok \d/3: tokens .*, held by r\d.*; \d+ % of the last prompts`).MatchString(label) {
+	if !regexp.MustCompile(`^m [\d,]+ tok \d/3: tokens .*, key [0-9a-f]{8}, held by r\d.*; \d+ % of the last prompts`).MatchString(label) {
 		t.Errorf("the first branch says %q", label)
 	}
 	for name, cells := range p.rows("replica-rows") {

@@ -20,7 +20,7 @@ type madeUp struct {
 
 // madeUpPages are the pages that are looked at and judged.
 var madeUpPages = map[string]madeUp{
-	"healthy":  {peers: 3, replicas: 3, pieces: 40},
+	"healthy":  {peers: 3, replicas: 4, pieces: 40},
 	"sixteen":  {peers: 3, replicas: 16, pieces: 200},
 	"large":    {peers: 24, replicas: 64, pieces: 5000},
 	"empty":    {peers: 1, change: func(s *console.Status) { s.Requests = console.Requests{} }},
