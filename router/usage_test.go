@@ -106,6 +106,18 @@ func TestTheRateIsOfTheLastSeconds(t *testing.T) {
 	if r := m.perSecond(at, n); r < 99 || r > 101 {
 		t.Errorf("%v a second, want 100", r)
 	}
+	counts := []uint64{}
+	for i := range uint64(20) { // more each second: what it looks back on is seen
+		n += i * i
+		m.mark(at, n)
+		counts = append(counts, n)
+		if old := len(counts) - 1 - rateSeconds; old >= 0 {
+			if got, want := m.perSecond(at, n), float64(n-counts[old])/rateSeconds; got < want-.01 || got > want+.01 {
+				t.Errorf("%v a second, want %v", got, want)
+			}
+		}
+		at = at.Add(time.Second)
+	}
 	for range rateSeconds + 1 {
 		m.mark(at, n)
 		at = at.Add(time.Second)
