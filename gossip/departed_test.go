@@ -104,6 +104,11 @@ func TestAPullEndsWithItsReplica(t *testing.T) {
 		t.Fatal("nothing is pulled")
 	}
 	wanted = false
+	asked := late.Core.Stats().Wants
+	n.Run(2_000) // a digest round, not the time that an answer may take
+	if s := late.Core.Stats(); s.Pulls > 0 || s.Wants > asked || !late.Ready {
+		t.Errorf("soon after: ready %v, %+v", late.Ready, s)
+	}
 	n.Run(60_000)
 	if s := late.Core.Stats(); s.Pulls > 0 || len(late.State.Streams(nil)) > 0 || !late.Ready {
 		t.Errorf("ready %v, holds %v, %+v", late.Ready, late.State.Streams(nil), s)

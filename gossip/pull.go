@@ -173,6 +173,10 @@ func (c *Core) workOn(pl *pull) {
 	if c.waiting(pl) {
 		return
 	}
+	if !c.wants(pl.stream) {
+		c.endPull(pl)
+		return
+	}
 	mine := c.digestOf(pl.stream).Context
 	pl.donors = slices.DeleteFunc(pl.donors, func(d donor) bool {
 		return !d.blind && !pl.heal && !lacks(&mine, &d.ctx)

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
 )
@@ -320,10 +321,16 @@ func (c *Core) admits(id crdt.StreamID) bool {
 }
 
 // forgetUnwanted drops what is remembered of streams that this peer does not
-// want to know any more. O(streams).
+// want to know any more, and what was asked of them: a peer that joins would
+// wait for the answer. O(streams).
 func (c *Core) forgetUnwanted() {
 	if c.cfg.Wants == nil {
 		return
+	}
+	for _, pl := range slices.Clone(c.pullOrder) {
+		if !pl.joining && !c.wants(pl.stream) {
+			c.endPull(pl)
+		}
 	}
 	for id, l := range c.streams {
 		if len(l.fills) == 0 && !c.wants(id) {
