@@ -123,9 +123,9 @@ func TestTheLongestIdleConnectionGivesItsPlaceToANewcomer(t *testing.T) {
 	r := startLimited(t, 3)
 	busy := r.dial(t)
 	stream := busy.ask(t, "/stream")
-	first, second := r.dial(t), client{}
+	first := r.dial(t)
 	waitUntil(t, func() bool { return r.count() == 2 })
-	second = r.dial(t)
+	second := r.dial(t)
 	waitUntil(t, func() bool { return r.count() == 3 })
 	if res := r.dial(t).ask(t, "/next"); res.StatusCode != http.StatusOK {
 		t.Errorf("a newcomer is answered %d", res.StatusCode)

@@ -244,10 +244,10 @@ func statusOutcome(status int) outcome {
 // model must be one that somebody serves, or "other".
 func (u *usage) observeRequest(r *requests.Record, model string, now time.Time) {
 	o := statusOutcome(r.Status)
-	switch {
-	case r.Error == requests.ErrLeft:
+	switch r.Error {
+	case requests.ErrLeft:
 		o = outcomeLeft
-	case r.Error == requests.ErrCut || r.Error == requests.ErrInStream:
+	case requests.ErrCut, requests.ErrInStream:
 		o = outcomeCut
 	}
 	m := u.model(model)

@@ -44,10 +44,10 @@ func WriteWhy(w io.Writer, told *requests.Told, look Look) error {
 
 // undecided says why no replica was chosen.
 func undecided(r *requests.ToldRecord) string {
-	switch {
-	case r.Error == "no_replica":
+	switch r.Error {
+	case "no_replica":
 		return "No replica was chosen: none that serves the model was up. `banyan status` says why."
-	case r.Error == "overloaded":
+	case "overloaded":
 		return "No replica was chosen: all were full until its time in the queue was over, or the queue was full."
 	}
 	return "No replica was chosen for it."

@@ -33,7 +33,8 @@ type Cut struct {
 // question asks a rung for a prompt.
 func (t *Tokenizer) question(ctx context.Context, o *Oracle, k Kind, rung int, body []byte, ask *Question) (rendered, error) {
 	s := ladder(o.Engine, k)[rung]
-	r, err := rendered{}, error(nil)
+	var r rendered
+	var err error
 	if ask.Converted && (s.proof != "" || ask.Twin != nil) {
 		r, err = t.prove(ctx, o, k, rung, body, ask)
 	} else {
