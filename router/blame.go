@@ -12,7 +12,8 @@ import (
 // blame decides whom the failures of one request count against. A failure that
 // the request meets again at another replica is the request's: without that,
 // any client could open every breaker with a body that engines break on. So a
-// failure waits for the next try: an answer elsewhere makes it the replica's.
+// failure waits for the next try: an answer elsewhere makes it the replica's, but
+// for a refusal (413 and the like), which agrees that the request is wrong.
 // Refused connections are not in it: no body causes them.
 type blame struct {
 	request string     // its id, for the log
@@ -55,7 +56,8 @@ func (b *blame) endLocked(spared bool) []failure {
 	return held
 }
 
-// answered returns the failures before an answer: the request was fine.
+// answered returns the failures before an answer; if that is no refusal, the
+// request was fine.
 func (b *blame) answered() []failure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +83,11 @@ func (p *Peer) judge(t *ticket, res *proxy.Result, now time.Time) {
 		}
 	case res.Status > 0 && res.Status < 500:
 		t.replica.OK(now)
-		for _, f := range t.blame.answered() {
+		before := t.blame.answered()
+		if res.Status >= 400 { // refused: the request may well break others
+			return
+		}
+		for _, f := range before {
 			p.charge(t.blame, f, false, now)
 		}
 	}

@@ -13,6 +13,10 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
+// mixedTries counts what came of bodies with "mixed" in them, at all engines:
+// every second try is refused and the others are reset.
+var mixedTries atomic.Int64
+
 // fragile is an engine on a bare socket that a body with "kill" in it makes
 // answer 413 into the middle of the upload and reset the connection, or only
 // reset it; broken does so whatever it is sent.
@@ -33,6 +37,11 @@ func fragile(t *testing.T, broken *atomic.Bool) string {
 			}
 			start := make([]byte, min(max(r.ContentLength, 0), 64))
 			_, _ = io.ReadFull(r.Body, start)
+			if strings.Contains(string(start), "mixed") && mixedTries.Add(1)%2 == 0 {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+				continue
+			}
 			if kill := strings.Contains(string(start), "kill"); r.Method == http.MethodPost && (kill || broken != nil && broken.Load()) {
 				if strings.Contains(string(start), "413") {
 					_, _ = io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -97,6 +106,20 @@ func TestAClientCannotOpenBreakers(t *testing.T) {
 	}
 	if status, _, text := request(t, p, http.MethodPost, "/v1/chat/completions", `{"model":"m","messages":[]}`); status != 200 {
 		t.Errorf("another client: %d %s", status, text)
+	}
+}
+
+// A body that breaks one engine and is refused by the next is the client's too.
+func TestARefusalElsewhereBlamesNobody(t *testing.T) {
+	p := fragilePeer(t, nil, nil) // in turn: always the same one is reset
+	for i := range 30 {
+		status, _, text := request(t, p, http.MethodPost, "/v1/chat/completions", `{"kill":"mixed","model":"m","messages":[]}`)
+		if status != http.StatusRequestEntityTooLarge {
+			t.Fatalf("%d %s", status, text)
+		}
+		if !allUp(p) {
+			t.Fatalf("a replica is down after %d requests of one client", i+1)
+		}
 	}
 }
 
