@@ -20,12 +20,12 @@ func (p *Peer) adminHandler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Status()) })
 	mux.HandleFunc("GET /v1/tree", p.serveTree)
-	mux.HandleFunc("GET /v1/requests", p.serveRequests)
-	mux.HandleFunc("GET /v1/requests/{id}", p.serveRequest)
-	mux.HandleFunc("POST /v1/replicas/{id...}", p.serveIntent)
+	mux.HandleFunc("GET /v1/requests", p.journal.serveRequests)
+	mux.HandleFunc("GET /v1/requests/{id}", p.journal.serveRequest)
+	mux.HandleFunc("POST /v1/replicas/{id...}", p.operators.serveIntent)
 	mux.HandleFunc("POST "+eventsPath, p.serveEvents)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", p.serveReady)
+	mux.HandleFunc("GET /readyz", p.readiness.serveReady)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -34,9 +34,9 @@ func (p *Peer) adminHandler() http.Handler {
 	for _, pattern := range []string{"GET /{$}", "GET /console/", "GET /request", "GET /runbook", "GET /v1/watch", "GET /v1/decisions"} {
 		mux.Handle(pattern, page)
 	}
-	guarded := p.guardAdmin(mux)
-	if p.config().Admin.TLS.ClientCA != "" {
-		return exempt(healthPaths, p.needCertificate("admin", guarded), guarded)
+	guarded := p.doors.guardAdmin(mux)
+	if p.rules.config().Admin.TLS.ClientCA != "" {
+		return exempt(healthPaths, p.doors.needCertificate("admin", guarded), guarded)
 	}
 	return guarded
 }
@@ -50,17 +50,17 @@ var engineHealth = []string{"/health", "/ping"}
 func (p *Peer) publicHandler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", p.serveReady)
+	mux.HandleFunc("GET /readyz", p.readiness.serveReady)
 	for _, path := range engineHealth {
-		mux.HandleFunc(path, p.serveReady)
+		mux.HandleFunc(path, p.readiness.serveReady)
 	}
-	api = p.guardClients(api)
-	if p.config().HTTP.TLS.ClientCA != "" {
-		api = p.needCertificate("http", api)
+	api = p.doors.guardClients(api)
+	if p.rules.config().HTTP.TLS.ClientCA != "" {
+		api = p.doors.needCertificate("http", api)
 	}
 	// No ServeMux chooses between them: it answers paths like //v1/models with
 	// redirects in HTML.
-	return proxy.Closing(p.draining.Load, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return proxy.Closing(p.readiness.draining.Load, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/healthz", "/readyz", "/health", "/ping":
 			mux.ServeHTTP(w, r)
@@ -68,16 +68,6 @@ func (p *Peer) publicHandler(api http.Handler) http.Handler {
 			api.ServeHTTP(w, r)
 		}
 	}))
-}
-
-// serveReady is what an L4 balancer asks.
-func (p *Peer) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if ready, why := p.Ready(); !ready {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, why)
-		return
-	}
-	fmt.Fprintln(w, "ready")
 }
 
 // serveTree lists the most shared prefixes: keys and counts, never text.

@@ -9,6 +9,7 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
@@ -67,9 +68,20 @@ func (c *AdmissionConfig) proxy() proxy.Admission {
 	}
 }
 
+// capacity says which replicas are full and how much the others take.
+type capacity struct {
+	rules   *inForce
+	clock   clock
+	fleet   *fleet.Fleet
+	loads   *load.Table
+	picker  *pick.Picker
+	view    *meshView
+	metrics *metrics
+}
+
 // limit is the capacity limit of a replica as this peer sees it now.
-func (p *Peer) limit(now time.Time) *load.Limit {
-	cfg, seen := p.config(), p.seen(now)
+func (c *capacity) limit(now time.Time) *load.Limit {
+	cfg, seen := c.rules.config(), c.view.seen(now)
 	a := &cfg.Admission
 	return &load.Limit{
 		ReplicaLimit: a.ReplicaLimit, EngineQueue: a.EngineQueue, KVLoad: a.KVLoad,
@@ -79,27 +91,27 @@ func (p *Peer) limit(now time.Time) *load.Limit {
 
 // limitFor is the limit that a try must keep; nil for none: a retry goes
 // wherever it can.
-func (p *Peer) limitFor(call *proxy.Call, now time.Time) *load.Limit {
-	if call.Attempt > 0 || !p.config().Admission.on() {
+func (c *capacity) limitFor(call *proxy.Call, now time.Time) *load.Limit {
+	if call.Attempt > 0 || !c.rules.config().Admission.on() {
 		return nil
 	}
-	return p.limit(now)
+	return c.limit(now)
 }
 
 // hasCapacity keeps the candidates that are not full. In a pool of two roles at
 // least one replica that decodes must be left.
-func (p *Peer) hasCapacity(s *scratch, call *proxy.Call, now time.Time) error {
-	limit := p.limitFor(call, now)
+func (c *capacity) hasCapacity(s *scratch, call *proxy.Call, now time.Time) error {
+	limit := c.limitFor(call, now)
 	if limit == nil {
 		return nil
 	}
-	p.picker.WithCapacity(&s.Scratch, &s.Set, limit, p.clock.ms(now))
+	c.picker.WithCapacity(&s.Scratch, &s.Set, limit, c.clock.ms(now))
 	for i := range s.Cands {
 		if s.replicas[s.Cands[i].Index].Spec.Role != "prefill" {
 			return nil
 		}
 	}
-	if len(s.Cands) > 0 && !p.config().Routing.Disagg.On() {
+	if len(s.Cands) > 0 && !c.rules.config().Routing.Disagg.On() {
 		return nil
 	}
 	return proxy.ErrSaturated
@@ -107,19 +119,19 @@ func (p *Peer) hasCapacity(s *scratch, call *proxy.Call, now time.Time) error {
 
 // headroom is how many more requests the replicas of a model take now; any number
 // if none serves it, for then Pick has an answer.
-func (p *Peer) headroom(model string) int {
-	if !p.config().Admission.on() {
+func (c *capacity) headroom(model string) int {
+	if !c.rules.config().Admission.on() {
 		return math.MaxInt
 	}
 	now := time.Now()
-	limit, sum, some := p.limit(now), 0, false
-	for _, r := range p.fleet.List() {
-		if r.Spec.Kind != fleet.KindReplica || r.Spec.Role == "prefill" && p.config().Routing.Disagg.On() || !r.Up() || p.loads.Draining(r.Stream) {
+	limit, sum, some := c.limit(now), 0, false
+	for _, r := range c.fleet.List() {
+		if r.Spec.Kind != fleet.KindReplica || r.Spec.Role == "prefill" && c.rules.config().Routing.Disagg.On() || !r.Up() || c.loads.Draining(r.Stream) {
 			continue
 		}
 		if _, ok := r.Serves(model); ok || model == "" {
 			some = true
-			sum += p.loads.Headroom(r.Stream, limit, p.clock.ms(now))
+			sum += c.loads.Headroom(r.Stream, limit, c.clock.ms(now))
 		}
 	}
 	if !some {
@@ -129,14 +141,14 @@ func (p *Peer) headroom(model string) int {
 }
 
 // waited counts a request that could not be dispatched at once.
-func (p *Peer) waited(how proxy.Outcome, took time.Duration) {
-	p.metrics.waits.WithLabelValues(string(how)).Inc()
-	p.metrics.queueWait.Observe(took.Seconds())
+func (c *capacity) waited(how proxy.Outcome, took time.Duration) {
+	c.metrics.waits.WithLabelValues(string(how)).Inc()
+	c.metrics.queueWait.Observe(took.Seconds())
 }
 
 // queueStatus says who waits for room.
 func (p *Peer) queueStatus() *console.Queue {
-	cfg := p.config()
+	cfg := p.rules.config()
 	q := &console.Queue{
 		Concurrency: cfg.Limits.Concurrency, Most: cfg.Limits.Queue, ReplicaLimit: cfg.Admission.ReplicaLimit,
 		EngineQueue: cfg.Admission.EngineQueue, KVLoad: cfg.Admission.KVLoad, Outcomes: map[string]uint64{},

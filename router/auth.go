@@ -24,19 +24,26 @@ func clientKey(r *http.Request) (key string, ok bool) {
 	return key, key != ""
 }
 
+// doors lets requests in at the listeners.
+type doors struct {
+	rules   *inForce
+	journal *journal
+	metrics *metrics
+}
+
 // guardClients lets only requests with a known key through, and only for the
 // tenant that the key stands for. The router's key is not for the replicas: it
 // is taken off.
-func (p *Peer) guardClients(next http.Handler) http.Handler {
+func (d *doors) guardClients(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rules := p.rules.Load()
+		rules := d.rules.Load()
 		var who *key
 		if rules.clients != nil {
 			given, ok := clientKey(r)
 			if who = rules.clients.find(given); !ok || who == nil {
-				p.metrics.refused.WithLabelValues("http", "key").Inc()
+				d.metrics.refused.WithLabelValues("http", "key").Inc()
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				p.turnAway(w, r, http.StatusUnauthorized, "invalid_api_key", "no valid API key was given; send it as Authorization: Bearer KEY, or as x-api-key: KEY")
+				d.journal.turnAway(w, r, http.StatusUnauthorized, "invalid_api_key", "no valid API key was given; send it as Authorization: Bearer KEY, or as x-api-key: KEY")
 				return
 			}
 			r.Header.Del("Authorization")
@@ -45,12 +52,12 @@ func (p *Peer) guardClients(next http.Handler) http.Handler {
 		}
 		if header := rules.cfg.IsolateBy; header != "" {
 			if code, why := bindTenant(r.Header, header, who); why != "" {
-				p.metrics.refused.WithLabelValues("http", "tenant").Inc()
-				p.turnAway(w, r, code, "invalid_tenant", why)
+				d.metrics.refused.WithLabelValues("http", "tenant").Inc()
+				d.journal.turnAway(w, r, code, "invalid_tenant", why)
 				return
 			}
 			if !isolated(r.URL.Path) {
-				p.turnAway(w, r, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
+				d.journal.turnAway(w, r, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
 				return
 			}
 		}

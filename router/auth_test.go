@@ -11,7 +11,7 @@ import (
 )
 
 // guarding is a peer with nothing but what its guards read.
-func guarding(t *testing.T, change func(*Config)) *Peer {
+func guarding(t *testing.T, change func(*Config)) *doors {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Mesh.Insecure = true
@@ -20,9 +20,10 @@ func guarding(t *testing.T, change func(*Config)) *Peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Peer{metrics: newMetrics(prometheus.NewRegistry(), "test")}
-	p.rules.Store(r)
-	return p
+	d := &doors{rules: new(inForce), metrics: newMetrics(prometheus.NewRegistry(), "test")}
+	d.journal = &journal{rules: d.rules}
+	d.rules.Store(r)
+	return d
 }
 
 func TestOnlyKnownKeysPassAndAreTakenOff(t *testing.T) {
@@ -61,7 +62,7 @@ func TestAKeyBindsItsTenant(t *testing.T) {
 	keyed := guarding(t, func(c *Config) { c.IsolateBy, c.Auth.KeysFile = "X-Tenant", fileOf(t, ownLine, blueLine, gatewayLine) })
 	open := guarding(t, func(c *Config) { c.IsolateBy = "X-Tenant" })
 	for name, tc := range map[string]struct {
-		peer   *Peer
+		doors  *doors
 		key    string
 		given  []string
 		code   int
@@ -80,7 +81,7 @@ func TestAKeyBindsItsTenant(t *testing.T) {
 		"without keys two are refused as well": {open, "", []string{"blue", "red"}, 400, ""},
 	} {
 		tenant, reached := "", false
-		h := tc.peer.guardClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tenant, reached = r.Header.Get("X-Tenant"), true }))
+		h := tc.doors.guardClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tenant, reached = r.Header.Get("X-Tenant"), true }))
 		r := httptest.NewRequest(http.MethodPost, "/v1/completions", nil)
 		if tc.key != "" {
 			r.Header.Set("Authorization", "Bearer "+tc.key)

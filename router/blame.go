@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -66,8 +68,14 @@ func (b *blame) answered() []failure {
 	return held
 }
 
+// health counts failures of requests against replicas.
+type health struct {
+	fleet *fleet.Fleet
+	log   hclog.Logger
+}
+
 // judge counts what a try tells of its replica's health.
-func (p *Peer) judge(t *ticket, res *proxy.Result, now time.Time) {
+func (h *health) judge(t *ticket, res *proxy.Result, now time.Time) {
 	switch {
 	case res.Err != nil && !res.ClientGone && !errors.Is(res.Err, proxy.ErrDeadline):
 		guilty := t.replica
@@ -75,11 +83,11 @@ func (p *Peer) judge(t *ticket, res *proxy.Result, now time.Time) {
 			guilty = t.lead.replica
 		}
 		if res.Cause == proxy.CauseConnect {
-			p.charge(t.blame, failure{guilty, fleet.Cause(res.Err)}, true, now)
+			h.charge(t.blame, failure{guilty, fleet.Cause(res.Err)}, true, now)
 			return
 		}
 		for _, f := range t.blame.failed(guilty, fleet.Cause(res.Err), res.Retried, res.NoBudget) {
-			p.charge(t.blame, f, false, now)
+			h.charge(t.blame, f, false, now)
 		}
 	case res.Status > 0 && res.Status < 500:
 		t.replica.OK(now)
@@ -88,23 +96,23 @@ func (p *Peer) judge(t *ticket, res *proxy.Result, now time.Time) {
 			return
 		}
 		for _, f := range before {
-			p.charge(t.blame, f, false, now)
+			h.charge(t.blame, f, false, now)
 		}
 	}
 }
 
 // noOther is told that a call finds no replica for another try.
-func (p *Peer) noOther(call *proxy.Call) {
+func (h *health) noOther(call *proxy.Call) {
 	if pr, ok := call.Memo.(*prompt); ok && !call.Hedge {
 		for _, f := range pr.blame.end() {
-			p.charge(&pr.blame, f, false, time.Now())
+			h.charge(&pr.blame, f, false, time.Now())
 		}
 	}
 }
 
 // charge counts a failure of the request that b is of.
-func (p *Peer) charge(b *blame, f failure, hard bool, now time.Time) {
-	if p.fleet.Fail(f.replica, now, hard, f.reason) {
-		p.log.Named("fleet").Warn("replica down", "replica", f.replica.Name(), "reason", f.reason, "request", b.request)
+func (h *health) charge(b *blame, f failure, hard bool, now time.Time) {
+	if h.fleet.Fail(f.replica, now, hard, f.reason) {
+		h.log.Named("fleet").Warn("replica down", "replica", f.replica.Name(), "reason", f.reason, "request", b.request)
 	}
 }

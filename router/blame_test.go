@@ -74,7 +74,7 @@ func fragilePeer(t *testing.T, broken ...*atomic.Bool) *Peer {
 			c.Replicas = append(c.Replicas, fleet.Spec{Name: fmt.Sprintf("f%d", i), URL: fragile(t, b), Engine: "vllm", Model: "m"})
 		}
 	})
-	wait(t, "the peer serves", func() bool { ok, _ := p.Ready(); return ok && allUp(p) })
+	wait(t, "the peer serves", func() bool { ok, _ := p.readiness.ready(); return ok && allUp(p) })
 	return p
 }
 

@@ -104,9 +104,9 @@ var errNoTLS = errors.New("no certificate")
 
 // serverTLS is a listener's configuration: each handshake takes the
 // certificate of that moment.
-func (p *Peer) serverTLS(of func(*rules) *certificate) *tls.Config {
+func (d *doors) serverTLS(of func(*rules) *certificate) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		if c := of(p.rules.Load()); c != nil {
+		if c := of(d.rules.Load()); c != nil {
 			return c.server, nil
 		}
 		return nil, errNoTLS
@@ -118,10 +118,10 @@ func adminCertificate(r *rules) *certificate { return r.admin }
 
 // needCertificate refuses requests without a client's certificate, for
 // listeners that have a client_ca.
-func (p *Peer) needCertificate(listener string, next http.Handler) http.Handler {
+func (d *doors) needCertificate(listener string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			p.metrics.refused.WithLabelValues(listener, "certificate").Inc()
+			d.metrics.refused.WithLabelValues(listener, "certificate").Inc()
 			refuse(w, r, http.StatusUnauthorized, "no_client_certificate", "this listener asks for a client certificate")
 			return
 		}

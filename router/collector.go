@@ -99,7 +99,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(c.unknownKinds, prometheus.CounterValue, float64(strange))
 	ch <- prometheus.MustNewConstMetric(c.ignored, prometheus.CounterValue, float64(ignored))
-	for _, f := range p.discovery {
+	for _, f := range p.census.discovery {
 		gauge(c.discovery, oneIf(f.trouble() == ""), f.source)
 	}
 	advised, _ := p.advise()
@@ -116,11 +116,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.fullTotal, prometheus.CounterValue, float64(st.GivenUp[cause]), string(cause))
 	}
 	gauge(c.suspect, float64(st.Suspect))
-	age, _ := p.viewAge()
+	age, _ := p.view.viewAge()
 	gauge(c.viewAge, age/1000)
-	ready, _ := p.Ready()
+	ready, _ := p.readiness.ready()
 	gauge(c.ready, oneIf(ready))
-	gauge(c.drained, oneIf(p.draining.Load()))
+	gauge(c.drained, oneIf(p.readiness.draining.Load()))
 	waiting := p.waiting()
 	if p.tracing != nil {
 		s := p.tracing.Stats()
@@ -128,7 +128,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(c.spans, prometheus.CounterValue, float64(n), outcome)
 		}
 	}
-	lines := p.access.Stats()
+	lines := p.journal.access.Stats()
 	for outcome, n := range map[string]uint64{"written": lines.Written, "dropped": lines.Dropped, "failed": lines.Failed} {
 		ch <- prometheus.MustNewConstMetric(c.accessLines, prometheus.CounterValue, float64(n), outcome)
 	}
@@ -147,8 +147,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for class, n := range waiting.Classes {
 		gauge(c.queueClass, float64(n), strconv.Itoa(class))
 	}
-	gauge(c.config, float64(p.configHash()))
-	core := p.coreStats.Load()
+	gauge(c.config, float64(p.rules.configHash()))
+	core := p.view.coreStats.Load()
 	if core == nil {
 		core = &gossip.Stats{}
 	}
@@ -162,7 +162,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counters(c.givenUp, gossip.DropCauses(), core.Dropped)
 	counters(c.rejected, gossip.RejectCauses(), core.Rejected)
 	worst := 0.0
-	if v := p.ages.Load(); v != nil {
+	if v := p.view.ages.Load(); v != nil {
 		for _, info := range v.list {
 			if off := float64(info.ClockOffset); info.Member && max(off, -off) > max(worst, -worst) {
 				worst = off
@@ -176,7 +176,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(c.expiry, cert.ends(), listener)
 		}
 	}
-	for of, full := range p.saturation(time.Now()) {
+	for of, full := range p.path.capacity.saturation(time.Now()) {
 		gauge(c.saturated, full, of.model, of.role)
 	}
 }

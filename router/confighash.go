@@ -29,8 +29,8 @@ func isOwn(key string) bool {
 // peer's own, and for secrets; 32 bits, so that a float carries it. What
 // discovery finds and engines tell is left out: peers learn it a moment apart.
 // The order of the replicas does not matter.
-func (p *Peer) configHash() uint32 {
-	told := *p.rules.Load().told
+func (c *inForce) configHash() uint32 {
+	told := *c.Load().told
 	h := sha256.New()
 	for _, s := range Settings(&told) {
 		if !s.Secret && !isOwn(s.Key) && s.Key != "replicas" {

@@ -18,7 +18,7 @@ func TestOnlyAnOwnerDeclaresLosses(t *testing.T) {
 		c.Replicas = []fleet.Spec{{Name: "r", URL: "http://127.0.0.1:1", Engine: "vllm", Events: "tcp://127.0.0.1:1"}}
 	})
 	g, id := p.ingest, p.fleet.List()[0].Stream
-	p.joined.Store(true) // its mesh is not started
+	p.readiness.joined.Store(true) // its mesh is not started
 	g.reconcile(t.Context(), time.Now())
 	defer g.stopAll()
 	if g.follow[id] == nil {

@@ -36,11 +36,11 @@ func TestAPeerCountsWhatItIsAskedFor(t *testing.T) {
 	}
 	pick := func(session string) {
 		t.Helper()
-		target, err := p.Pick(context.Background(), &proxy.Call{Endpoint: openai.Completions, Body: body, Session: session})
+		target, err := p.path.Pick(context.Background(), &proxy.Call{Endpoint: openai.Completions, Body: body, Session: session})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
+		p.path.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
 	}
 	for range 9 {
 		pick("")

@@ -6,9 +6,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/ingest"
+	"github.com/banyan-llm/banyan/router/load"
 )
 
 // departedAfter is how long a replica must be gone before what is
@@ -62,44 +66,57 @@ func (d *departures) due(f *fleet.Fleet, held []crdt.StreamID, now time.Time) []
 	return d.rule.Due(held, now.UnixMilli(), cmp.Or(d.after, departedAfter).Milliseconds())
 }
 
+// census finds the replicas that come and go, and forgets those that left.
+type census struct {
+	rules     *inForce
+	fleet     *fleet.Fleet
+	index     *index.Index
+	loads     *load.Table
+	usage     *usage
+	log       hclog.Logger
+	discovery []finder
+	departed  departures
+	found     atomic.Bool // every source of replicas has answered once
+}
+
 // wants reports whether this peer wants to know a stream. Before every source of
 // replicas has answered once nobody knows what will be listed: then it wants
 // all, so that it has caught up by the time it serves.
-func (p *Peer) wants(id crdt.StreamID) bool {
-	return !p.discovered() || p.departed.wants(p.fleet, id)
+func (c *census) wants(id crdt.StreamID) bool {
+	return !c.discovered() || c.departed.wants(c.fleet, id)
 }
 
 // discovered reports whether every source of replicas has answered once.
-func (p *Peer) discovered() bool {
-	if p.found.Load() {
+func (c *census) discovered() bool {
+	if c.found.Load() {
 		return true
 	}
-	for _, f := range p.discovery {
-		if !p.fleet.Heard(f.source) {
+	for _, f := range c.discovery {
+		if !c.fleet.Heard(f.source) {
 			return false
 		}
 	}
-	p.found.Store(true)
+	c.found.Store(true)
 	return true
 }
 
 // forgetDeparted drops what is known of replicas that left for good.
-func (p *Peer) forgetDeparted(now time.Time) {
-	if !p.discovered() {
+func (c *census) forgetDeparted(now time.Time) {
+	if !c.discovered() {
 		return
 	}
-	held := p.loads.Held(p.index.Streams(nil))
-	for _, id := range p.departed.due(p.fleet, held, now) {
-		if p.loads.InFlight(id) > 0 {
+	held := c.loads.Held(c.index.Streams(nil))
+	for _, id := range c.departed.due(c.fleet, held, now) {
+		if c.loads.InFlight(id) > 0 {
 			continue // its last streams still run
 		}
-		p.index.Remove(id)
-		p.loads.ForgetReplica(id)
-		p.log.Info("replica forgotten", "stream", string(id))
+		c.index.Remove(id)
+		c.loads.ForgetReplica(id)
+		c.log.Info("replica forgotten", "stream", string(id))
 	}
-	p.index.Sweep(p.wants)
-	for _, r := range p.fleet.List() {
-		p.usage.replica(r.Name()) // a counter that appears with its first increase hides that increase
+	c.index.Sweep(c.wants)
+	for _, r := range c.fleet.List() {
+		c.usage.replica(r.Name()) // a counter that appears with its first increase hides that increase
 	}
-	p.usage.keep(func(name string) bool { return p.fleet.Get(name) != nil })
+	c.usage.keep(func(name string) bool { return c.fleet.Get(name) != nil })
 }

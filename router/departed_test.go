@@ -75,13 +75,13 @@ func TestReplicasThatStayAwayAreForgotten(t *testing.T) {
 // up with replicas that it is about to find.
 func TestUntilDiscoveryAnswersAllIsWanted(t *testing.T) {
 	p := quietPeer(t, nil)
-	p.discovery = []finder{{source: fleet.SourceDNS}}
+	p.census.discovery = []finder{{source: fleet.SourceDNS}}
 	id := crdt.StreamID("http://10.0.0.1:80#0")
-	if !p.wants(id) {
+	if !p.census.wants(id) {
 		t.Error("not wanted before discovery answered")
 	}
 	p.fleet.Update(fleet.SourceDNS, []fleet.Spec{{URL: "http://10.0.0.2:80"}}, time.Now())
-	if p.wants(id) || !p.wants("http://10.0.0.2:80#0") {
+	if p.census.wants(id) || !p.census.wants("http://10.0.0.2:80#0") {
 		t.Error("what is listed is wanted and nothing else")
 	}
 }
@@ -90,7 +90,7 @@ func TestUntilDiscoveryAnswersAllIsWanted(t *testing.T) {
 // here.
 func TestLoadsOfUnlistedReplicasAreNotTaken(t *testing.T) {
 	p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{URL: "http://listed"}} })
-	s := pick.State{Index: p.index, Table: p.loads, Wants: p.wants}
+	s := pick.State{Index: p.index, Table: p.loads, Wants: p.census.wants}
 	for _, id := range []crdt.StreamID{"http://listed#0", "http://unlisted#0"} {
 		s.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: {Version: 1}})
 		s.JoinLoads(crdt.PeerID{2}, []crdt.LoadEntry{{Replica: id, Load: crdt.Load{Version: 3, Waiting: 1}}})
@@ -253,12 +253,12 @@ func TestRolloutsLeaveNothing(t *testing.T) {
 	const replicas, blocks, rollouts = 64, 2000, 20
 	p := quietPeer(t, nil)
 	now := time.Now()
-	p.departed.clock = func() time.Time { return now }
+	p.census.departed.clock = func() time.Time { return now }
 	settle := func() {
-		p.forgetDeparted(now)
+		p.census.forgetDeparted(now)
 		now = now.Add(departedAfter + time.Second)
 		for range 2 {
-			p.forgetDeparted(now)
+			p.census.forgetDeparted(now)
 			for p.index.Maintain(p.clock.ms(now), 1<<20) {
 			}
 		}
@@ -273,7 +273,7 @@ func TestRolloutsLeaveNothing(t *testing.T) {
 		}
 		p.fleet.Set(specs, now)
 		for i, r := range p.fleet.List() {
-			p.markOf(r)
+			p.directory.markOf(r)
 			p.index.Apply(&crdt.Delta{Stream: r.Stream, Epoch: 1000, Anchor: 1, Slots: []crdt.Slot{slot}}, p.clock.ms(now))
 			p.index.Predict(r.Stream, &index.Chain{Root: 7, Keys: []radix.Key{radix.Key(i + 1), radix.Key(i + 1000)}}, p.clock.ms(now))
 			c := &load.Cost{Replica: r.Stream}
@@ -285,7 +285,7 @@ func TestRolloutsLeaveNothing(t *testing.T) {
 		settle()
 		st := p.index.Stats()
 		last = fmt.Sprintf("%d facts, %d keys, %d streams, %d holders, %d places, loads of %d, %d leaving",
-			st.Facts, st.Keys, st.Streams, st.Holders, st.Places, len(heldLoads(p)), p.departed.rule.Leaving())
+			st.Facts, st.Keys, st.Streams, st.Holders, st.Places, len(heldLoads(p)), p.census.departed.rule.Leaving())
 		t.Logf("rollout %d: %s, width %d, %d bytes", rollout, last, st.Width, st.Bytes)
 		if rollout == 0 {
 			first = last

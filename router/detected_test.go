@@ -2,12 +2,15 @@ package router
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
@@ -18,13 +21,23 @@ import (
 // quietPeer is a peer that was never run.
 func quietPeer(t *testing.T, change func(*Config)) *Peer {
 	t.Helper()
+	return loggingPeer(t, nil, change)
+}
+
+// loggingPeer is a quiet peer that logs to a writer of the test's.
+func loggingPeer(t *testing.T, log io.Writer, change func(*Config)) *Peer {
+	t.Helper()
 	cfg := DefaultConfig()
 	cfg.HTTP.Listen, cfg.Admin.Listen, cfg.Mesh.Bind = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Mesh.Insecure = true
 	if change != nil {
 		change(&cfg)
 	}
-	p, err := New(cfg, Options{Version: "test"})
+	opt := Options{Version: "test"}
+	if log != nil {
+		opt.Logger = hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
+	}
+	p, err := New(cfg, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +51,9 @@ func quietPeer(t *testing.T, change func(*Config)) *Peer {
 // toldOf is what a policy is told of a replica.
 func toldOf(p *Peer, r *fleet.Replica, now time.Time) policy.Candidate {
 	s := &scratch{prompt: pick.Prompt{Grid: 16}}
-	s.add(r, p.markOf(r))
-	p.picker.Match(&s.prompt, &s.Scratch)
-	p.gather(s, now)
+	s.add(r, p.directory.markOf(r))
+	p.path.picker.Match(&s.prompt, &s.Scratch)
+	p.path.gather(s, now)
 	return s.Cands[0]
 }
 
@@ -155,7 +168,7 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 				c.Replicas = append(c.Replicas, fleet.Spec{URL: srv.URL, Rank: rank, Engine: "sglang"})
 			}
 		})
-		hash := p.configHash()
+		hash := p.rules.configHash()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); p.fleet.Run(ctx) }()
@@ -166,7 +179,7 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 		}
 		cancel()
 		<-done
-		if p.configHash() != hash {
+		if p.rules.configHash() != hash {
 			t.Errorf("what an engine tells changes the hash of the configuration (%d listed)", listed)
 		}
 		if got := p.fleetProblems(); len(got) != want {
@@ -177,9 +190,9 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 
 func TestTheConfigHashLeavesOutWhatComesAndGoes(t *testing.T) {
 	p := quietPeer(t, nil)
-	before := p.configHash()
+	before := p.rules.configHash()
 	p.fleet.Update(fleet.SourceDNS, []fleet.Spec{{URL: "http://10.0.0.1:80"}}, time.Now())
-	if p.configHash() != before {
+	if p.rules.configHash() != before {
 		t.Error("a discovered replica changes the hash of the configuration")
 	}
 }
@@ -192,7 +205,7 @@ func TestTheConfigHashSeesEverySharedSetting(t *testing.T) {
 		return quietPeer(t, func(c *Config) {
 			c.Replicas = slices.Clone(replicas)
 			change(c)
-		}).configHash()
+		}).rules.configHash()
 	}
 	before := hash(func(*Config) {})
 	for what, change := range map[string]func(*Config){

@@ -6,11 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/tracing"
 )
 
 // Why a request is not even considered for two replicas; the other reasons
@@ -68,10 +72,10 @@ func (l *lead) said() openai.Usage {
 }
 
 // pickSplit decides between one replica and two, and counts the request in.
-func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *prompt, pol policy.Policy, req *policy.Request, view *policy.View, now time.Time) (*proxy.Target, error) {
+func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *prompt, pol policy.Policy, req *policy.Request, view *policy.View, now time.Time) (*proxy.Target, error) {
 	suits := !pr.whole && !call.Hedge && disagg.Suits(call.Body)
 	s.sort(suits)
-	split := policy.Disaggregate(pol, &p.config().Routing, req, view, &s.pools)
+	split := policy.Disaggregate(pol, &p.rules.config().Routing, req, view, &s.pools)
 	if !suits {
 		split.Why = splitUnsuitable
 	}
@@ -81,7 +85,7 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 			return nil, proxy.ErrNoReplica
 		}
 		c := &s.pools.Whole[split.Whole.Pos]
-		t := p.countIn(s, c, pr, split.Whole, p.limitFor(call, now), now)
+		t := p.countIn(s, c, pr, split.Whole, p.capacity.limitFor(call, now), now)
 		if t == nil {
 			return nil, proxy.ErrSaturated
 		}
@@ -108,6 +112,21 @@ func (p *Peer) pickSplit(ctx context.Context, call *proxy.Call, s *scratch, pr *
 	target := t.target(pol.Name(), split.Prefill)
 	target.NoHedge = true // two replicas are enough
 	return target, nil
+}
+
+// pairs makes the tries that a prefill and a decode replica share, and those of
+// one replica.
+type pairs struct {
+	rules     *inForce
+	clock     clock
+	fleet     *fleet.Fleet
+	loads     *load.Table
+	mesh      *link
+	metrics   *metrics
+	log       hclog.Logger
+	tracing   *tracing.Tracing // nil: off
+	transport *http.Transport  // to replicas
+	running   running          // prefill legs
 }
 
 // sort puts the candidates into pools by the roles of their replicas.
@@ -156,7 +175,7 @@ func speaks(engine string) (number uint8, ok bool) {
 }
 
 // attempt makes one try, in two legs if the ticket has a lead.
-func (p *Peer) attempt(call *proxy.Call, target *proxy.Target, req *http.Request) (*http.Response, error) {
+func (p *pairs) attempt(call *proxy.Call, target *proxy.Target, req *http.Request) (*http.Response, error) {
 	t := target.Token.(*ticket)
 	if t.lead == nil {
 		return p.transport.RoundTrip(req)
@@ -191,7 +210,7 @@ func (t *ticket) leadHeader(from http.Header) http.Header {
 }
 
 // endLead counts the prefill leg out, once, and learns from it.
-func (p *Peer) endLead(t *ticket, how leg, usage openai.Usage, now time.Time) {
+func (p *pairs) endLead(t *ticket, how leg, usage openai.Usage, now time.Time) {
 	l := t.lead
 	if l == nil || !l.end(usage) {
 		return
@@ -220,7 +239,7 @@ func legOf(res *proxy.Result) leg {
 }
 
 // blameLead notes a failure of the prefill replica.
-func (p *Peer) blameLead(t *ticket, err error, now time.Time) {
+func (p *pairs) blameLead(t *ticket, err error, now time.Time) {
 	r := t.lead.replica
 	if p.fleet.Fail(r, now, hard(err), fleet.Cause(err)) {
 		p.log.Named("fleet").Warn("replica down", "replica", r.Name(), "reason", fleet.Cause(err), "request", t.blame.request)
@@ -228,7 +247,7 @@ func (p *Peer) blameLead(t *ticket, err error, now time.Time) {
 }
 
 // fallBack turns the decode side into the whole of the request.
-func (p *Peer) fallBack(t *ticket, now time.Time) {
+func (p *pairs) fallBack(t *ticket, now time.Time) {
 	t.fellBack, t.prompt.whole = true, true
 	t.at, t.matched = now, t.alone.Matched
 	p.loads.Resize(&t.cost, t.alone.Prefill, int64(max(1, t.keys.Tokens-t.alone.Matched)))

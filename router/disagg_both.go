@@ -67,7 +67,7 @@ type headed struct {
 // and the decode replica answers. A prefill leg that fails ends the decode leg
 // at once, which would else wait for it. It outlives the normal end of the
 // decode leg, and ends with the client otherwise.
-func (p *Peer) both(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request) (*http.Response, error) {
+func (p *pairs) both(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request) (*http.Response, error) {
 	raw, err := bootstrap(outgoing(call, target), t.lead)
 	if err != nil {
 		return nil, err
@@ -148,8 +148,8 @@ func bootstrap(r *openai.Request, l *lead) ([]byte, error) {
 }
 
 // runLead sends the prefill leg, tells how it began and reads it to its end.
-func (p *Peer) runLead(t *ticket, first *http.Request, head chan<- headed, body *decodeBody) {
-	timer := time.AfterFunc(p.config().Routing.Disagg.Timeout, func() { p.cancelLead(t.lead, errPrefillTimeout) })
+func (p *pairs) runLead(t *ticket, first *http.Request, head chan<- headed, body *decodeBody) {
+	timer := time.AfterFunc(p.rules.config().Routing.Disagg.Timeout, func() { p.cancelLead(t.lead, errPrefillTimeout) })
 	defer timer.Stop()
 	fail := func(err error) {
 		how := legFailed
@@ -197,7 +197,7 @@ func (p *Peer) runLead(t *ticket, first *http.Request, head chan<- headed, body 
 }
 
 // cancelLead ends one running prefill leg.
-func (p *Peer) cancelLead(l *lead, why error) {
+func (p *pairs) cancelLead(l *lead, why error) {
 	p.running.mu.Lock()
 	cancel := p.running.cancel[l]
 	p.running.mu.Unlock()

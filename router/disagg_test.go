@@ -65,7 +65,7 @@ func newDuo(t *testing.T, engine string, prefill, decode http.HandlerFunc, edit 
 	t.Cleanup(func() {
 		d.front.Close()
 		d.idle()
-		p.transport.CloseIdleConnections()
+		p.path.pairs.transport.CloseIdleConnections()
 		p.mesh.stop()
 		p.close()
 	})

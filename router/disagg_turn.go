@@ -46,7 +46,7 @@ func turnsOf(l *lead) turns {
 // inTurn asks the prefill replica, then the decode replica with what the first
 // one said. If the first one fails the decode replica gets the client's own
 // body; a refusal (400-451) is the client's to read.
-func (p *Peer) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request) (*http.Response, error) {
+func (p *pairs) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request) (*http.Response, error) {
 	body, by := outgoing(call, target), turnsOf(t.lead)
 	leg, err := by.first(body)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *Peer) inTurn(call *proxy.Call, target *proxy.Target, t *ticket, req *ht
 
 // over answers with a prefill leg's own answer, in which generation ended. A
 // stream is made anew by the decode replica: such an answer is no stream.
-func (p *Peer) over(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request, res *http.Response, raw []byte) (*http.Response, error) {
+func (p *pairs) over(call *proxy.Call, target *proxy.Target, t *ticket, req *http.Request, res *http.Response, raw []byte) (*http.Response, error) {
 	whole, err := disagg.TRTLLMWhole(raw)
 	if call.Body.Stream || err != nil {
 		return p.decodeLeg(t, req)
@@ -103,15 +103,15 @@ func (p *Peer) over(call *proxy.Call, target *proxy.Target, t *ticket, req *http
 }
 
 // decodeLeg sends the decode leg.
-func (p *Peer) decodeLeg(t *ticket, req *http.Request) (*http.Response, error) {
+func (p *pairs) decodeLeg(t *ticket, req *http.Request) (*http.Response, error) {
 	req, span := p.traceLeg(req, "decode leg", t.replica.Name())
 	return span.with(p.transport.RoundTrip(req))
 }
 
 // ask sends the prefill leg and reads its whole answer, bounded in size and
 // time. The response carries the body again.
-func (p *Peer) ask(t *ticket, req *http.Request, body []byte) (*http.Response, []byte, error) {
-	ctx, cancel := context.WithTimeoutCause(req.Context(), p.config().Routing.Disagg.Timeout, errPrefillTimeout)
+func (p *pairs) ask(t *ticket, req *http.Request, body []byte) (*http.Response, []byte, error) {
+	ctx, cancel := context.WithTimeoutCause(req.Context(), p.rules.config().Routing.Disagg.Timeout, errPrefillTimeout)
 	defer cancel()
 	res, raw, err := p.exchange(t, ctx, req, body)
 	if err != nil && errors.Is(context.Cause(ctx), errPrefillTimeout) {
@@ -120,7 +120,7 @@ func (p *Peer) ask(t *ticket, req *http.Request, body []byte) (*http.Response, [
 	return res, raw, err
 }
 
-func (p *Peer) exchange(t *ticket, ctx context.Context, req *http.Request, body []byte) (*http.Response, []byte, error) {
+func (p *pairs) exchange(t *ticket, ctx context.Context, req *http.Request, body []byte) (*http.Response, []byte, error) {
 	first, err := p.leadRequest(t, ctx, req, body)
 	if err != nil {
 		return nil, nil, err
@@ -144,7 +144,7 @@ func (p *Peer) exchange(t *ticket, ctx context.Context, req *http.Request, body 
 }
 
 // leadRequest is the prefill leg of a try.
-func (p *Peer) leadRequest(t *ticket, ctx context.Context, req *http.Request, body []byte) (*http.Request, error) {
+func (p *pairs) leadRequest(t *ticket, ctx context.Context, req *http.Request, body []byte) (*http.Request, error) {
 	first, err := http.NewRequestWithContext(ctx, req.Method, strings.TrimSuffix(t.lead.replica.Spec.URL, "/")+req.URL.EscapedPath(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err

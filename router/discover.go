@@ -36,11 +36,11 @@ func newDiscovery(cfg DiscoveryConfig, logger hclog.Logger) ([]finder, error) {
 }
 
 // discover merges what the sources find into the fleet until ctx ends.
-func (p *Peer) discover(ctx context.Context) {
+func (c *census) discover(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, f := range p.discovery {
+	for _, f := range c.discovery {
 		wg.Go(func() {
-			f.run(ctx, func(specs []fleet.Spec) { p.fleet.Update(f.source, specs, time.Now()) })
+			f.run(ctx, func(specs []fleet.Spec) { c.fleet.Update(f.source, specs, time.Now()) })
 		})
 	}
 	wg.Wait()

@@ -1,7 +1,7 @@
 // Package router composes one peer and owns its life: listeners, mesh, ingest
 // of KV events, the index, the fleet, and the request path.
 //
-// Request path, in one function (Peer.Pick, pick.go):
+// Request path, in one function (requestPath.Pick, pick.go):
 //
 //	body -> prompt keys -> index.Match -> policy.Decide -> proxy -> first byte -> done
 //

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/policy"
 )
 
@@ -33,13 +36,21 @@ func (s *scratch) leaveDrained(hedge bool) {
 	})
 }
 
+// operators carries out what operators say of replicas.
+type operators struct {
+	fleet *fleet.Fleet
+	loads *load.Table
+	mesh  *link
+	log   hclog.Logger
+}
+
 // lastOf names the models for which a replica is the last one that takes
 // requests.
-func (p *Peer) lastOf(r *fleet.Replica) (models []string) {
+func (op *operators) lastOf(r *fleet.Replica) (models []string) {
 	for _, m := range r.Models() {
-		other := slices.ContainsFunc(p.fleet.List(), func(o *fleet.Replica) bool {
+		other := slices.ContainsFunc(op.fleet.List(), func(o *fleet.Replica) bool {
 			_, serves := o.Serves(m.ID)
-			return o != r && serves && o.Spec.Kind == fleet.KindReplica && o.Spec.Role == r.Spec.Role && o.Up() && !p.loads.Draining(o.Stream)
+			return o != r && serves && o.Spec.Kind == fleet.KindReplica && o.Spec.Role == r.Spec.Role && o.Up() && !op.loads.Draining(o.Stream)
 		})
 		if !other {
 			models = append(models, m.ID)
@@ -66,18 +77,18 @@ func withOperator(r *http.Request, name string) *http.Request {
 
 // serveIntent drains or undrains a replica, mesh-wide. The answer warns of the
 // last one of a model; who asks with force=false is refused it.
-func (p *Peer) serveIntent(w http.ResponseWriter, r *http.Request) {
+func (op *operators) serveIntent(w http.ResponseWriter, r *http.Request) {
 	name, verb := splitLast(r.PathValue("id"))
 	if verb != "drain" && verb != "undrain" {
 		writeError(w, http.StatusNotFound, fmt.Errorf("no such action %q: drain or undrain", verb))
 		return
 	}
-	replica := p.fleet.Get(name)
+	replica := op.fleet.Get(name)
 	if replica == nil {
 		writeError(w, http.StatusNotFound, fmt.Errorf("no replica %q; banyan status (GET /v1/status) lists them", name))
 		return
 	}
-	last := p.lastOf(replica)
+	last := op.lastOf(replica)
 	said := map[string]string{"replica": name, "state": verb}
 	if verb == "drain" && len(last) > 0 {
 		warning := name + " is the last replica that takes requests for " + strings.Join(last, ", ") + ": drained, it still gets them, for no other can"
@@ -87,8 +98,8 @@ func (p *Peer) serveIntent(w http.ResponseWriter, r *http.Request) {
 		}
 		said["warning"] = warning
 	}
-	p.loads.SetIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
-	p.mesh.intentChanged()
-	p.log.Info("operator intent", "replica", name, "action", verb, "by", operatorOf(r), "warning", said["warning"])
+	op.loads.SetIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
+	op.mesh.intentChanged()
+	op.log.Info("operator intent", "replica", name, "action", verb, "by", operatorOf(r), "warning", said["warning"])
 	writeJSON(w, http.StatusOK, said)
 }

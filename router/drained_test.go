@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
@@ -53,11 +51,10 @@ func TestDrainedReplicasAreLeftToWhoHasNoOther(t *testing.T) {
 func TestTheLastReplicaOfAModelIsDrainedByForceOnly(t *testing.T) {
 	secret, line := NewKey("ops")
 	var log bytes.Buffer
-	p := quietPeer(t, func(c *Config) {
+	p := loggingPeer(t, &log, func(c *Config) {
 		c.Admin.KeysFile = fileOf(t, line)
 		c.Replicas = []fleet.Spec{{Name: "a", URL: "http://a:1", Model: "m"}, {Name: "b", URL: "http://b:1", Model: "m"}, {Name: "c", URL: "http://c:1", Model: "n"}}
 	})
-	p.log = hclog.New(&hclog.LoggerOptions{Output: &log})
 	if err := p.mesh.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,14 +104,14 @@ func TestAPeerThatFallsBehindStaysReady(t *testing.T) {
 		{gossip.Caught{Ready: true, Reason: "caught up again"}, true, false},
 	} {
 		p.mesh.local(c.caught)
-		ready, why := p.Ready()
+		ready, why := p.readiness.ready()
 		st := p.Status()
 		if ready != c.ready || (st.Behind != "") != c.behind || st.OK != (c.ready && !c.behind) {
 			t.Errorf("%+v: ready %v (%s), behind %q, OK %v %v", c.caught, ready, why, st.Behind, st.OK, st.Problems)
 		}
 	}
-	p.draining.Store(true)
-	if ready, _ := p.Ready(); ready {
+	p.readiness.draining.Store(true)
+	if ready, _ := p.readiness.ready(); ready {
 		t.Error("ready while it drains")
 	}
 }
@@ -149,7 +146,7 @@ func TestARequestWithoutAModelNamesThoseServed(t *testing.T) {
 			}
 		})
 		wait(t, "the peer is ready and knows the models", func() bool {
-			ready, _ := p.Ready()
+			ready, _ := p.readiness.ready()
 			for _, r := range p.fleet.List() {
 				ready = ready && len(r.Models()) > 0
 			}

@@ -133,7 +133,7 @@ func TestClientsCannotSendARouterElsewhere(t *testing.T) {
 		c.Replicas = []fleet.Spec{{Name: "r", URL: engine.URL, Engine: "sglang", Model: "m"}}
 		c.Tokenizer = "text"
 	})
-	wait(t, "the peer is ready", func() bool { ready, _ := p.Ready(); return ready })
+	wait(t, "the peer is ready", func() bool { ready, _ := p.readiness.ready(); return ready })
 	base := "http://" + p.public.Addr().String()
 	const path = "/v1/chat/completions"
 	port := regexp.MustCompile("(^|[^0-9a-f])" + strings.Split(tr.host(), ":")[1] + "([^0-9a-f]|$)") // not within a minted id

@@ -12,7 +12,7 @@ import (
 // lostExact tells the log when prompts of a model begin to get text keys while
 // its replicas' events are followed: block keys of events and of text never
 // meet, so every event is then followed for nothing.
-func (p *Peer) lostExact(q *token.Query, reason token.Reason) {
+func (p *prompts) lostExact(q *token.Query, reason token.Reason) {
 	if !p.followed(q.Model) {
 		return // nothing is lost
 	}
@@ -48,7 +48,7 @@ func cureOf(asked []token.Oracle, k token.Kind, reason token.Reason) string {
 }
 
 // keyStatus is how prompts were keyed last, by model and API.
-func (p *Peer) keyStatus(modes []token.Mode) []console.Keying {
+func (p *prompts) keyStatus(modes []token.Mode) []console.Keying {
 	out := make([]console.Keying, 0, len(modes))
 	for i := range modes {
 		m := &modes[i]
@@ -70,7 +70,7 @@ func (p *Peer) keyStatus(modes []token.Mode) []console.Keying {
 }
 
 // servants are the servers that prompts of a mode are asked of.
-func (p *Peer) servants(m *token.Mode) (out []token.Oracle) {
+func (p *prompts) servants(m *token.Mode) (out []token.Oracle) {
 	for _, r := range p.fleet.List() {
 		if _, ok := r.Serves(m.Model); ok && r.Engine() != "" && r.Spec.Kind != fleet.KindPool {
 			out = append(out, oracleOf(r))
@@ -80,7 +80,7 @@ func (p *Peer) servants(m *token.Mode) (out []token.Oracle) {
 }
 
 // followed reports whether events of a replica that serves the model are.
-func (p *Peer) followed(model string) bool {
+func (p *prompts) followed(model string) bool {
 	for _, r := range p.fleet.List() {
 		if _, ok := r.Serves(model); ok && r.Spec.Kind == fleet.KindReplica && p.ingest.fed(r).how != fedNot {
 			return true

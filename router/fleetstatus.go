@@ -11,7 +11,7 @@ import (
 // and listed.
 func (p *Peer) fleetProblems() []console.Problem {
 	var out []console.Problem
-	for _, f := range p.discovery {
+	for _, f := range p.census.discovery {
 		if why := f.trouble(); why != "" {
 			out = append(out, console.Problem{
 				Text: fmt.Sprintf("Discovery by %s fails: %s", f.source, why), Help: "Replicas stay as it last listed them",
@@ -52,6 +52,6 @@ func (p *Peer) fleetProblems() []console.Problem {
 		listed[r.Spec.URL] = ranks // once a URL
 	}
 	out = append(out, p.ingest.hubProblems(time.Now())...)
-	d := &p.config().Routing.Disagg
+	d := &p.rules.config().Routing.Disagg
 	return append(out, roleProblems(d.Mode, d.On(), p.fleet.List())...)
 }

@@ -10,9 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
 )
 
 // factsPerToken is how many facts an engine may have for each token of its KV
@@ -23,18 +26,28 @@ const factsPerToken = 8
 // fewestFacts is what every engine may have, however little it told.
 const fewestFacts = 1 << 18
 
+// ceilings bounds what one stream may take of the tree.
+type ceilings struct {
+	rules   *inForce
+	loads   *load.Table
+	index   *index.Index
+	fleet   *fleet.Fleet
+	log     hclog.Logger
+	givenUp map[index.Bound]uint64 // as last logged; of keepHouse's goroutine
+}
+
 // factsLimit is how many facts a stream may have: by what its engine told of its
 // cache, never more than limits.stream_facts.
-func (p *Peer) factsLimit(id crdt.StreamID) int {
-	most := p.config().Limits.StreamFacts
-	if told := p.loads.CacheTokens(id); told > 0 && told < math.MaxInt64/factsPerToken {
+func (c *ceilings) factsLimit(id crdt.StreamID) int {
+	most := c.rules.config().Limits.StreamFacts
+	if told := c.loads.CacheTokens(id); told > 0 && told < math.MaxInt64/factsPerToken {
 		most = min(most, max(fewestFacts, int(told)*factsPerToken))
 	}
 	return most
 }
 
 // fullDetail says why a stream is left alone, and what to do.
-func (p *Peer) fullDetail(f *index.Full) string {
+func fullDetail(f *index.Full) string {
 	if f.Bound == index.BoundMemory {
 		return fmt.Sprintf("its %d blocks grew most when the trees reached limits.memory: its cache is guessed for ten minutes, then tried again; raise limits.memory", f.Facts)
 	}
@@ -42,15 +55,15 @@ func (p *Peer) fullDetail(f *index.Full) string {
 }
 
 // tellFull logs what was given up since the last look.
-func (p *Peer) tellFull(now time.Time) {
-	st := p.index.Stats()
-	if maps.Equal(st.GivenUp, p.givenUp) {
+func (c *ceilings) tellFull(now time.Time) {
+	st := c.index.Stats()
+	if maps.Equal(st.GivenUp, c.givenUp) {
 		return
 	}
-	p.givenUp = st.GivenUp
-	for _, r := range slices.SortedFunc(slices.Values(p.fleet.List()), func(a, b *fleet.Replica) int { return strings.Compare(a.Name(), b.Name()) }) {
-		if f, ok := p.index.Full(r.Stream); ok {
-			p.log.Warn("stream given up", "replica", r.Name(), "why", p.fullDetail(&f))
+	c.givenUp = st.GivenUp
+	for _, r := range slices.SortedFunc(slices.Values(c.fleet.List()), func(a, b *fleet.Replica) int { return strings.Compare(a.Name(), b.Name()) }) {
+		if f, ok := c.index.Full(r.Stream); ok {
+			c.log.Warn("stream given up", "replica", r.Name(), "why", fullDetail(&f))
 		}
 	}
 }

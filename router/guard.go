@@ -34,7 +34,7 @@ var refusals = [][2]string{
 
 // guardAdmin stands before everything on the admin listener: headers, then the
 // name it was called by, then where a browser was sent from, then the key.
-func (p *Peer) guardAdmin(next http.Handler) http.Handler {
+func (d *doors) guardAdmin(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -46,9 +46,9 @@ func (p *Peer) guardAdmin(next http.Handler) http.Handler {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead { // feeds are read for hours
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(operatorBody))
 		}
-		rules := p.rules.Load()
+		rules := d.rules.Load()
 		deny := func(why string, code int, err error) {
-			p.metrics.refused.WithLabelValues("admin", why).Inc()
+			d.metrics.refused.WithLabelValues("admin", why).Inc()
 			writeError(w, code, err)
 		}
 		switch {

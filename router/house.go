@@ -3,12 +3,12 @@ package router
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/pick"
 )
 
@@ -19,76 +19,67 @@ type ageView struct {
 	list []gossip.PeerInfo
 }
 
+// meshView is what the request path and the status read of the mesh.
+type meshView struct {
+	id        crdt.PeerID
+	clock     clock
+	loads     *load.Table
+	mesh      *link
+	ages      atomic.Pointer[ageView]
+	coreStats atomic.Pointer[gossip.Stats]
+}
+
 // refreshAges takes the core's view of its peers. The core runs in the mesh's
 // loop, so this asks the loop and takes the answer when it comes.
-func (p *Peer) refreshAges(ctx context.Context) {
-	p.loads.Decay(p.clock.ms(time.Now()))
-	p.mesh.inspect(ctx, func(core *gossip.Core) {
+func (m *meshView) refreshAges(ctx context.Context) {
+	m.loads.Decay(m.clock.ms(time.Now()))
+	m.mesh.inspect(ctx, func(core *gossip.Core) {
 		v := ageView{list: core.Peers()}
-		v.Silences = pick.Silence(v.list, p.id, p.clock.ms(time.Now()))
-		p.ages.Store(&v)
+		v.Silences = pick.Silence(v.list, m.id, m.clock.ms(time.Now()))
+		m.ages.Store(&v)
 		stats := core.Stats()
-		p.coreStats.Store(&stats)
+		m.coreStats.Store(&stats)
 	})
 }
 
 // viewAge is how long, in ms, the most silent live peer has been silent, and
 // how many peers live.
-func (p *Peer) viewAge() (ms float64, peers int) {
-	v := p.ages.Load()
+func (m *meshView) viewAge() (ms float64, peers int) {
+	v := m.ages.Load()
 	if v == nil || v.Peers == 1 {
 		return 0, 1
 	}
-	return v.Worst + float64(p.clock.ms(time.Now())-v.AtMs), v.Peers
+	return v.Worst + float64(m.clock.ms(time.Now())-v.AtMs), v.Peers
 }
 
 // seen works out how old the views are now.
-func (p *Peer) seen(now time.Time) pick.Ages {
-	v := p.ages.Load()
+func (m *meshView) seen(now time.Time) pick.Ages {
+	v := m.ages.Load()
 	if v == nil {
 		return pick.Ages{Peers: 1}
 	}
-	return v.Ages(p.clock.ms(now))
+	return v.Ages(m.clock.ms(now))
 }
 
 // publishVitals tells the mesh how this peer does.
 func (p *Peer) publishVitals(now time.Time) {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	ready, _ := p.Ready()
+	ready, _ := p.readiness.ready()
 	v := crdt.Vitals{
 		Version: uint64(p.clock.ms(now)), Name: p.name, HTTP: p.public.Addr().String(), Build: p.version,
-		Rate: p.rate.perSecond(now, p.arrived.Load()), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
-		Ready: ready, Draining: p.draining.Load(),
+		Rate: p.rate.perSecond(now, p.journal.arrived.Load()), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
+		Ready: ready, Draining: p.readiness.draining.Load(),
 	}
-	if a := p.ages.Load(); a != nil {
+	if a := p.view.ages.Load(); a != nil {
 		v.Ages = toldAges(a.list)
 	}
-	p.rate.mark(now, p.arrived.Load())
+	p.rate.mark(now, p.journal.arrived.Load())
 	p.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{p.id: v})
 	if ready != p.tagged.Swap(ready) {
-		p.mesh.setTags(ready, p.draining.Load())
+		p.mesh.setTags(ready, p.readiness.draining.Load())
 	}
-	p.tellReady()
-}
-
-// tellReady logs what GET /readyz answers when that changes, from the moment
-// anybody can ask. Called by one goroutine.
-func (p *Peer) tellReady() {
-	ready, why := p.Ready()
-	if !p.serving.Load() || p.toldReady != nil && *p.toldReady == ready {
-		return
-	}
-	level := hclog.Warn
-	if p.toldReady == nil { // every peer begins so
-		level = hclog.Info
-	}
-	p.toldReady = &ready
-	if ready {
-		p.log.Info("ready: GET /readyz answers 200", "reason", why)
-	} else {
-		p.log.Log(level, "not ready: GET /readyz answers 503", "reason", why)
-	}
+	p.readiness.tellReady()
 }
 
 // maxAges is the largest mesh, without this peer, of which a peer tells how old

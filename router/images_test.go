@@ -49,11 +49,11 @@ func TestImagesHaveOneNameOnBothSides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pr, err := p.readPrompt(ctx, &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
-		if err != nil || !pr.keys.Scheme.Exact() || len(pr.keys.Keys) != tokens/p.config().Grid {
+		pr, err := p.prompts.readPrompt(ctx, &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
+		if err != nil || !pr.keys.Scheme.Exact() || len(pr.keys.Keys) != tokens/p.rules.config().Grid {
 			t.Fatalf("page %d: %+v, %v", page, pr, err)
 		}
-		for image, want := range map[string]int{"dog": at / page * page / p.config().Grid, "cat": tokens / p.config().Grid} {
+		for image, want := range map[string]int{"dog": at / page * page / p.rules.config().Grid, "cat": tokens / p.rules.config().Grid} {
 			tellImage(t, p, r.Stream, page, tokens, at, length, image)
 			var view index.View
 			p.index.Match(pr.keys.Keys, &view)
@@ -97,7 +97,7 @@ func tellImage(t *testing.T, p *Peer, id crdt.StreamID, page, tokens, at, length
 	if err != nil || batch.Dropped > 0 {
 		t.Fatal(err, batch.FirstFault)
 	}
-	packer, err := kvevents.NewPacker(kvevents.PackConfig{Engine: kvevents.VLLM, Grid: p.config().Grid, Hasher: p.hasher})
+	packer, err := kvevents.NewPacker(kvevents.PackConfig{Engine: kvevents.VLLM, Grid: p.rules.config().Grid, Hasher: p.hasher})
 	if err != nil {
 		t.Fatal(err)
 	}

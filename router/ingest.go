@@ -47,13 +47,13 @@ type following struct {
 }
 
 func newIngest(p *Peer) (*follower, error) {
-	n, _ := p.config().Ingest.owners() // validated
+	n, _ := p.rules.config().Ingest.owners() // validated
 	g := &follower{peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{}, failed: map[crdt.StreamID]string{}}
-	if p.config().Ingest.Listen == "" {
+	if p.rules.config().Ingest.Listen == "" {
 		return g, nil
 	}
 	var err error
-	if g.hub, err = kvevents.ListenHub(p.config().Ingest.Listen, zmtp.Options{}); err != nil {
+	if g.hub, err = kvevents.ListenHub(p.rules.config().Ingest.Listen, zmtp.Options{}); err != nil {
 		return nil, fmt.Errorf("ingest.listen: %w", err)
 	}
 	return g, nil
@@ -288,7 +288,7 @@ func (g *follower) status(r *fleet.Replica) console.Stream {
 		} else if facts.Elsewhere != "" {
 			s.Detail = fmt.Sprintf("the engine says that it publishes at %s, which is not the host of its URL: predictions only; "+
 				"set events: to that address if it is right", facts.Elsewhere)
-		} else if _, heard := g.peer.index.Prior(r.Stream); heard && g.peer.config().Ingest.Token != "" {
+		} else if _, heard := g.peer.index.Prior(r.Stream); heard && g.peer.rules.config().Ingest.Token != "" {
 			s.State, s.Detail = "ok", "events come by HTTP"
 		} else if facts.Engine == kvevents.TRTLLM.String() && facts.Events == "" {
 			s.Detail = "reading its events takes them from any other reader: predictions only, unless events: poll or ingest.poll says that this mesh is the only one"

@@ -26,7 +26,7 @@ func bounded(t *testing.T, change func(*Config)) *Peer {
 		c.Tokenizer = "text"
 		change(c)
 	})
-	wait(t, "the peer is ready", func() bool { ready, _ := p.Ready(); return ready })
+	wait(t, "the peer is ready", func() bool { ready, _ := p.readiness.ready(); return ready })
 	return p
 }
 

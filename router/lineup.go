@@ -7,7 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/proxy"
@@ -62,32 +65,44 @@ type lineupCache struct {
 	mu  sync.Mutex // serialises who replaces them
 }
 
+// directory knows which replicas serve a model, and which one stores an answer.
+type directory struct {
+	rules   *inForce
+	clock   clock
+	fleet   *fleet.Fleet
+	index   *index.Index
+	loads   *load.Table
+	hasher  *radix.Hasher
+	seal    seal
+	lineups lineupCache
+}
+
 // lineup returns who serves a model. Mostly a pointer to load and one look-up.
-func (p *Peer) lineup(model string) *lineup {
-	gen, of := p.fleet.Generation(), p.rules.Load()
-	if now := p.lineups.now.Load(); now != nil && now.gen == gen && now.of == of {
+func (d *directory) lineup(model string) *lineup {
+	gen, of := d.fleet.Generation(), d.rules.Load()
+	if now := d.lineups.now.Load(); now != nil && now.gen == gen && now.of == of {
 		if l := now.by[model]; l != nil {
 			return l
 		}
 	}
-	l := p.newLineup(model, of.cfg.Routing.Disagg.On())
+	l := d.newLineup(model, of.cfg.Routing.Disagg.On())
 	if !l.known {
 		return l
 	}
-	p.lineups.mu.Lock()
-	defer p.lineups.mu.Unlock()
+	d.lineups.mu.Lock()
+	defer d.lineups.mu.Unlock()
 	next := &lineups{gen: gen, of: of, by: map[string]*lineup{}}
-	if now := p.lineups.now.Load(); now != nil && now.gen == gen && now.of == of && len(now.by) < maxLineups {
+	if now := d.lineups.now.Load(); now != nil && now.gen == gen && now.of == of && len(now.by) < maxLineups {
 		maps.Copy(next.by, now.by)
 	}
 	next.by[model] = l
-	p.lineups.now.Store(next)
+	d.lineups.now.Store(next)
 	return l
 }
 
-func (p *Peer) newLineup(model string, split bool) *lineup {
+func (d *directory) newLineup(model string, split bool) *lineup {
 	l := &lineup{}
-	for _, r := range p.fleet.List() {
+	for _, r := range d.fleet.List() {
 		if r.Spec.Kind == fleet.KindRender {
 			if _, ok := r.Serves(model); ok || model == "" {
 				l.renders = append(l.renders, r)
@@ -96,7 +111,7 @@ func (p *Peer) newLineup(model string, split bool) *lineup {
 		}
 		if r.Spec.Kind == fleet.KindPool {
 			if _, ok := r.Serves(model); ok || model == "" {
-				l.stores.add(r, p.markOf(r))
+				l.stores.add(r, d.markOf(r))
 			}
 			continue
 		}
@@ -109,7 +124,7 @@ func (p *Peer) newLineup(model string, split bool) *lineup {
 			continue
 		}
 		l.known, l.lora = true, name
-		l.add(r, p.markOf(r))
+		l.add(r, d.markOf(r))
 	}
 	if model == "" {
 		l.several = apart(l.replicas)
@@ -141,19 +156,19 @@ func apart(replicas []*fleet.Replica) (models []string) {
 	return models
 }
 
-func (p *Peer) markOf(r *fleet.Replica) *pick.Mark {
+func (d *directory) markOf(r *fleet.Replica) *pick.Mark {
 	if m, ok := r.Mark.Load().(*pick.Mark); ok {
 		return m
 	}
-	m := &pick.Mark{ID: p.hash(r.Name()), Ref: p.index.Ref(r.Stream), Entry: p.loads.Entry(r.Stream)}
+	m := &pick.Mark{ID: d.hash(r.Name()), Ref: d.index.Ref(r.Stream), Entry: d.loads.Entry(r.Stream)}
 	r.Mark.Store(m)
 	return m
 }
 
 // candidates lists the replicas that serve the call's model and may be tried:
 // mostly the whole line-up, which is then not copied.
-func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
-	l := p.lineup(call.Body.Model)
+func (d *directory) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
+	l := d.lineup(call.Body.Model)
 	if l.several != nil && call.Endpoint != openai.Other && call.Stored == "" {
 		return "", openai.Invalid("model", "the request names no model, and several are served: "+strings.Join(l.several, ", "))
 	}
@@ -179,7 +194,7 @@ func (p *Peer) candidates(s *scratch, call *proxy.Call) (lora string, err error)
 
 // serves reports whether requests for a model may wait; their replicas may be
 // down.
-func (p *Peer) serves(model string) error { return p.lineup(model).served() }
+func (d *directory) serves(model string) error { return d.lineup(model).served() }
 
 // served is why nobody can take requests for the model, whatever happens to the
 // replicas that are known; nil if somebody may.
@@ -191,4 +206,15 @@ func (l *lineup) served() error {
 		return proxy.ErrUnknownModel
 	}
 	return proxy.ErrNoReplica
+}
+
+// models lists the fleet's models for /v1/models.
+func (d *directory) models() []proxy.Model {
+	var out []proxy.Model
+	for _, m := range d.fleet.ModelNames() {
+		out = append(out, proxy.Model{
+			ID: m.ID, Object: "model", Created: d.clock.began.Unix(), OwnedBy: "banyan", Root: m.Root, Parent: m.Parent, MaxModelLen: m.MaxLen,
+		})
+	}
+	return out
 }

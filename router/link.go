@@ -32,7 +32,7 @@ type link struct {
 
 func newLink(p *Peer) (*link, error) {
 	l := &link{peer: p, jobs: make(chan gossip.Effect, maxJobs), quit: make(chan struct{})}
-	m := p.config().Mesh
+	m := p.rules.config().Mesh
 	var err error
 	l.mesh, err = mesh.New(mesh.Config{
 		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: p.rules.Load().ring,
@@ -122,8 +122,8 @@ func (l *link) local(e gossip.Effect) {
 	case gossip.Missing:
 		l.peer.ingest.missing(e.Stream, e.Spans)
 	case gossip.Caught:
-		l.peer.caught.Store(&e)
-		if e.Ready && !l.peer.joined.Swap(true) {
+		l.peer.readiness.caught.Store(&e)
+		if e.Ready && !l.peer.readiness.joined.Swap(true) {
 			l.peer.ingest.wake() // it may own streams from now on
 		}
 		l.peer.log.Info("replication", "caught_up", e.Ready, "reason", e.Reason) // readiness is more: see tellReady
@@ -156,7 +156,7 @@ func (l *link) work() {
 				l.mesh.Post(gossip.SnapshotCut{Stream: e.Stream, Snapshot: l.peer.index.Cut(e.Stream)})
 			case gossip.JoinSnapshot:
 				err := errUnwanted
-				if l.peer.wants(e.Snapshot.Stream) { // still
+				if l.peer.census.wants(e.Snapshot.Stream) { // still
 					err = l.peer.index.Join(e.Snapshot, now)
 				}
 				l.mesh.Post(gossip.SnapshotJoined{Stream: e.Snapshot.Stream, Err: err})
@@ -209,6 +209,6 @@ func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
 		}
 	}
 	p := l.peer
-	ready, _ := p.Ready()
-	return ingest.Owners(stream, peers, ingest.Self{ID: p.id, Joined: p.joined.Load(), Ready: ready, Draining: p.draining.Load()}, n)
+	ready, _ := p.readiness.ready()
+	return ingest.Owners(stream, peers, ingest.Self{ID: p.id, Joined: p.readiness.joined.Load(), Ready: ready, Draining: p.readiness.draining.Load()}, n)
 }

@@ -50,11 +50,11 @@ func (p *Peer) live(ctx context.Context) error {
 	}
 	files := openFiles()
 	fits := func() (int, string) {
-		l := &p.config().Limits
+		l := &p.rules.config().Limits
 		return fitFiles(l.Connections, l.Concurrency, files)
 	}
 	if most, why := fits(); why != "" {
-		if most < p.config().Limits.Concurrency { // it will be felt
+		if most < p.rules.config().Limits.Concurrency { // it will be felt
 			p.log.Warn(why)
 		} else {
 			p.log.Info(why)
@@ -63,16 +63,16 @@ func (p *Peer) live(ctx context.Context) error {
 	clients := newConnections(func() int { most, _ := fits(); return most }, closed("http"))
 	operators := newConnections(func() int { return maxOperators }, closed("admin"))
 	public := &http.Server{
-		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.config().HTTP.ConnectionAge), ConnState: clients.note,
-		ReadHeaderTimeout: p.config().Limits.HeaderTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,
+		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.rules.config().HTTP.ConnectionAge), ConnState: clients.note,
+		ReadHeaderTimeout: p.rules.config().Limits.HeaderTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
 	admin := &http.Server{Handler: p.adminHandler(), ConnState: operators.note, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
-	if p.config().HTTP.TLS.On() {
-		public.TLSConfig = p.serverTLS(httpCertificate)
+	if p.rules.config().HTTP.TLS.On() {
+		public.TLSConfig = p.doors.serverTLS(httpCertificate)
 	}
-	if p.config().Admin.TLS.On() {
-		admin.TLSConfig = p.serverTLS(adminCertificate)
+	if p.rules.config().Admin.TLS.On() {
+		admin.TLSConfig = p.doors.serverTLS(adminCertificate)
 	}
 	admin.RegisterOnShutdown(p.console.Close)
 	failed := make(chan error, 3)
@@ -90,19 +90,19 @@ func (p *Peer) live(ctx context.Context) error {
 	if err := p.mesh.start(); err != nil {
 		return err
 	}
-	p.tellRoles()
+	p.census.tellRoles()
 	wg.Go(func() { p.fleet.Run(background) })
-	wg.Go(func() { p.discover(background) })
+	wg.Go(func() { p.census.discover(background) })
 	wg.Go(func() { p.ingest.run(background) })
 	wg.Go(func() { p.told.run(background) })
 	wg.Go(func() { p.keepHouse(background) })
-	wg.Go(func() { announce(background, p.picker.Announcer()) })
-	wg.Go(func() { p.followConfig(background) })
-	p.meetReplicas(ctx)
+	wg.Go(func() { announce(background, p.path.picker.Announcer()) })
+	wg.Go(func() { p.rules.followConfig(background) })
+	p.census.meetReplicas(ctx)
 	serve("http.listen", public, p.public)
 	serve("admin.listen", admin, p.admin)
-	p.serving.Store(true)
-	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.config().Policy)
+	p.readiness.serving.Store(true)
+	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.rules.config().Policy)
 
 	select {
 	case <-ctx.Done():
@@ -111,7 +111,7 @@ func (p *Peer) live(ctx context.Context) error {
 		p.log.Error("peer failed", "err", err)
 	}
 	_ = public.Close()
-	p.running.stop()
+	p.path.pairs.running.stop()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminGrace)
 	if admin.Shutdown(end) != nil {
 		_ = admin.Close()
@@ -131,15 +131,15 @@ func (p *Peer) live(ctx context.Context) error {
 // connection the moment its last stream ends, and the client may just then
 // write its next request.
 func (p *Peer) drain(clients *connections) {
-	p.draining.Store(true)
+	p.readiness.draining.Store(true)
 	p.mesh.setTags(false, true)
-	p.log.Info("draining", "delay", p.config().Drain.Delay, "timeout", p.config().Drain.Timeout)
-	time.Sleep(p.config().Drain.Delay)
+	p.log.Info("draining", "delay", p.rules.config().Drain.Delay, "timeout", p.rules.config().Drain.Timeout)
+	time.Sleep(p.rules.config().Drain.Delay)
 	_ = closeAfterLastCall(p.public)
 	time.Sleep(retireTick) // for the last one accepted to be noted
-	end, cancel := context.WithTimeout(context.Background(), p.config().Drain.Timeout)
+	end, cancel := context.WithTimeout(context.Background(), p.rules.config().Drain.Timeout)
 	defer cancel()
-	if cut := clients.retire(end, min(idleLinger, p.config().Drain.Delay)); cut > 0 {
+	if cut := clients.retire(end, min(idleLinger, p.rules.config().Drain.Delay)); cut > 0 {
 		p.log.Warn("streams cut at drain.timeout", "streams", cut)
 	}
 }
@@ -164,16 +164,16 @@ func (p *Peer) keepHouse(ctx context.Context) {
 		case now := <-tick.C:
 			for p.index.Maintain(p.clock.ms(now), clearFacts) && ctx.Err() == nil {
 			}
-			p.refreshAges(ctx)
+			p.view.refreshAges(ctx)
 			if now.Sub(vitals) >= vitalsEvery {
 				vitals = now
 				p.publishVitals(now)
 				p.observeChanges(now)
 				p.recent.keep(now, p.metrics)
 				p.history.keep(now, func() console.Point { return p.point(now) })
-				p.forgetDeparted(now)
-				p.tellFull(now)
-				p.tellDropped()
+				p.census.forgetDeparted(now)
+				p.ceilings.tellFull(now)
+				p.journal.tellDropped()
 			}
 		}
 	}

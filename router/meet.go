@@ -19,11 +19,11 @@ const (
 // bound; they wait in the kernel instead of being told that nobody serves their
 // model. An answered probe alone is not enough: the models come one answer
 // later.
-func (p *Peer) meetReplicas(ctx context.Context) {
+func (c *census) meetReplicas(ctx context.Context) {
 	stranger := func(r *fleet.Replica) bool {
 		return r.Up() && len(r.Models()) == 0
 	}
-	for end := time.Now().Add(meetWithin); ctx.Err() == nil && time.Now().Before(end) && slices.ContainsFunc(p.fleet.List(), stranger); {
+	for end := time.Now().Add(meetWithin); ctx.Err() == nil && time.Now().Before(end) && slices.ContainsFunc(c.fleet.List(), stranger); {
 		time.Sleep(meetTick)
 	}
 }

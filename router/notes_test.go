@@ -40,7 +40,7 @@ func TestAMendedConfigurationIsTold(t *testing.T) {
 	p, s, log := followingPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{Name: "a", URL: "http://a:1"}} })
 	s.change(func(*Config) {}, errors.New("a: no such key (line 1)"))
 	for range 3 {
-		if p.reload(false) == nil {
+		if p.rules.reload(false) == nil {
 			t.Fatal("taken up")
 		}
 	}
@@ -50,7 +50,7 @@ func TestAMendedConfigurationIsTold(t *testing.T) {
 	}
 	s.change(func(*Config) {}, nil)
 	for range 2 {
-		if err := p.reload(false); err != nil {
+		if err := p.rules.reload(false); err != nil {
 			t.Fatal(err)
 		}
 	}

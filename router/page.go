@@ -40,7 +40,7 @@ func (p *Peer) pageStatus() *console.Status {
 
 // observeChanges lets the console find what changed, whoever watches.
 func (p *Peer) observeChanges(now time.Time) {
-	ready, _ := p.Ready()
+	ready, _ := p.readiness.ready()
 	replicas := p.replicaStatus(now)
 	p.tellUnheard(replicas)
 	p.console.Observe(&console.Status{
@@ -74,7 +74,7 @@ const unscored = math.MaxFloat64
 
 // record keeps a decision among cands for the console: who was asked and, with
 // scores, at what score. The replica "to" decodes what another one prefills.
-func (p *Peer) record(s *scratch, call *proxy.Call, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, about *ticket, tokens int) {
+func (p *requestPath) record(s *scratch, call *proxy.Call, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, about *ticket, tokens int) {
 	if !p.recorded.allow(about.at) {
 		return
 	}

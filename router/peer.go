@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -48,10 +47,9 @@ type Options struct {
 	departed time.Duration // for tests; 0: departedAfter
 }
 
-// Peer is one router process.
+// Peer is one router process: its parts, and the listeners they answer at.
 type Peer struct {
-	rules    atomic.Pointer[rules] // what a reload replaces
-	source   Source
+	rules    *inForce
 	version  string
 	id       crdt.PeerID
 	name     string
@@ -60,57 +58,40 @@ type Peer struct {
 	registry *prometheus.Registry
 	metrics  *metrics
 	usage    *usage
-	arrived  atomic.Uint64 // requests
-	rate     rateMeter     // of arrived
+	rate     rateMeter // of requests
 
-	hasher    *radix.Hasher
-	seal      seal
-	index     *index.Index
-	loads     *load.Table
-	fleet     *fleet.Fleet
-	tokens    *token.Tokenizer
-	hangup    chan struct{}
-	core      *gossip.Core
-	mesh      *link
-	ingest    *follower
-	told      *toldLoads // loads that engines publish
-	console   *console.Console
-	unheard   map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
-	lineups   lineupCache
-	picker    *pick.Picker
-	shared    sharedPrefixes
-	hits      promptHits
-	roots     rootNames
-	recorded  pace
-	recent    recent
-	history   history
-	book      *requests.Book
-	access    *requests.Log
-	stdout    io.Writer // nil: nobody's
-	lostLines uint64    // of the access log, as last told; of keepHouse's goroutine
+	hasher  *radix.Hasher
+	index   *index.Index
+	loads   *load.Table
+	fleet   *fleet.Fleet
+	tokens  *token.Tokenizer
+	core    *gossip.Core
+	mesh    *link
+	ingest  *follower
+	told    *toldLoads       // loads that engines publish
+	tracing *tracing.Tracing // nil: off
 
-	transport *http.Transport // to replicas
-	traffic   traffic
-	tracing   *tracing.Tracing // nil: off
-	running   running          // prefill legs
+	path      *requestPath
+	directory *directory
+	prompts   *prompts
+	journal   *journal
+	census    *census
+	ceilings  *ceilings
+	view      *meshView
+	readiness *readiness
+	doors     *doors
+	operators *operators
 
-	discovery []finder
-	departed  departures
-	givenUp   map[index.Bound]uint64 // as last logged; of keepHouse's goroutine
-	found     atomic.Bool            // every source of replicas has answered once
+	console *console.Console
+	unheard map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
+	shared  sharedPrefixes
+	hits    promptHits
+	recent  recent
+	history history
 
 	public, admin net.Listener
 	api           atomic.Pointer[proxy.Handler]
-	draining      atomic.Bool
-	caught        atomic.Pointer[gossip.Caught]
-	joined        atomic.Bool // it was caught up with the mesh once, or found none
-	ages          atomic.Pointer[ageView]
-	coreStats     atomic.Pointer[gossip.Stats]
-	tagged        atomic.Bool              // what the tag ready says
-	serving       atomic.Bool              // the listeners answer
-	toldReady     *bool                    // as last logged; of keepHouse's goroutine
-	reloadFault   atomic.Pointer[string]   // why the last reload failed; nil if it did not
-	restart       atomic.Pointer[[]string] // settings that wait for a restart
+	tagged        atomic.Bool // what the tag ready says
 }
 
 // Addresses says where a peer listens.
@@ -126,8 +107,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	if opt.Logger == nil {
 		opt.Logger = hclog.NewNullLogger()
 	}
-	p := &Peer{source: opt.Source, version: opt.Version, log: opt.Logger, stdout: opt.Stdout, clock: newClock(), registry: prometheus.NewRegistry(), hangup: make(chan struct{}, 1)}
-	p.rules.Store(begin)
+	p := &Peer{version: opt.Version, log: opt.Logger, clock: newClock(), registry: prometheus.NewRegistry()}
 	if _, err := crand.Read(p.id[:]); err != nil {
 		return nil, fmt.Errorf("draw a peer id: %w", err)
 	}
@@ -140,78 +120,87 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	p.metrics = newMetrics(p.registry, opt.Version)
 	p.usage = newUsage(p.registry)
 	p.metrics.startAtZero(cfg.Policy)
-	secret, err := p.hashSecret()
+	p.rules = &inForce{source: opt.Source, hangup: make(chan struct{}, 1), metrics: p.metrics, log: p.log, takeUp: p.takeUp}
+	p.rules.Store(begin)
+	secret, err := hashSecret(p.rules.config(), p.log)
 	if err != nil {
 		return nil, err
 	}
-	p.hasher, p.seal = radix.NewHasher(secret), newSeal(secret)
 	p.loads = load.New(p.id, func() int64 { return p.clock.ms(time.Now()) })
-	p.departed.after = opt.departed
-	p.book = requests.NewBook(requests.KeptOrdinary, requests.KeptNotable)
 	p.console = console.New(p.pageStatus)
-	p.console.Serve(console.Sources{Find: p.findRequest, Notable: p.notableRequests, Runbook: deploy.Runbook})
-	if err := p.compose(); err != nil {
+	if err := p.compose(secret, &opt); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// config is what the peer goes by now. A reload stores another one, so read it
-// once where two settings must agree.
-func (p *Peer) config() *Config { return p.rules.Load().cfg }
-
 // hashSecret reads the mesh-wide secret that keys every block hash, or derives
 // one from the label.
-func (p *Peer) hashSecret() ([]byte, error) {
-	if p.config().Mesh.HashSecret == "" {
-		p.log.Warn("mesh.hash_secret is not set: block hashes are keyed with the cluster label, which is not secret")
-		sum := sha256.Sum256([]byte("banyan hash secret\x00" + p.config().Mesh.Label))
+func hashSecret(cfg *Config, log hclog.Logger) ([]byte, error) {
+	if cfg.Mesh.HashSecret == "" {
+		log.Warn("mesh.hash_secret is not set: block hashes are keyed with the cluster label, which is not secret")
+		sum := sha256.Sum256([]byte("banyan hash secret\x00" + cfg.Mesh.Label))
 		return sum[:], nil
 	}
-	secret, err := readBoundedFile(p.config().Mesh.HashSecret, 64<<10)
+	secret, err := readBoundedFile(cfg.Mesh.HashSecret, 64<<10)
 	if err != nil {
 		return nil, fmt.Errorf("mesh.hash_secret: %w", err)
 	}
 	if len(secret) < 16 {
-		return nil, fmt.Errorf("mesh.hash_secret: %s holds %d bytes, want 16 or more", p.config().Mesh.HashSecret, len(secret))
+		return nil, fmt.Errorf("mesh.hash_secret: %s holds %d bytes, want 16 or more", cfg.Mesh.HashSecret, len(secret))
 	}
 	return secret, nil
 }
 
 // compose makes the parts and binds the listeners.
-func (p *Peer) compose() error {
-	cfg := p.config()
+func (p *Peer) compose(secret []byte, opt *Options) error {
+	cfg := p.rules.config()
+	p.hasher = radix.NewHasher(secret)
+	p.fleet = fleet.New(fleet.Config{
+		Owned: func(id crdt.StreamID) bool {
+			return p.ingest.owns(id) && !p.told.fresh(id, time.Now())
+		},
+		Scraped: func(id crdt.StreamID, s crdt.Scrape) { p.ingest.scraped(id, s) },
+		Changed: func() { p.ingest.wake() },
+		Logger:  p.log.Named("fleet"),
+
+		SlowStart: cfg.Discovery.SlowStart,
+	})
+	p.ceilings = &ceilings{rules: p.rules, loads: p.loads, fleet: p.fleet, log: p.log}
 	p.index = index.New(index.Config{
-		Facts: p.factsLimit, Memory: treeMemory(cfg.Limits.Memory),
+		Facts: p.ceilings.factsLimit, Memory: treeMemory(cfg.Limits.Memory),
 		Hasher: p.hasher, Grid: cfg.Grid, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions,
 	})
-	p.transport = proxy.NewTransport()
+	p.ceilings.index = p.index
+	p.prompts = &prompts{fleet: p.fleet, metrics: p.metrics, log: p.log}
 	var err error
-	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, Inexact: p.lostExact}); err != nil {
+	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, Inexact: p.prompts.lostExact}); err != nil {
 		return err
 	}
+	p.prompts.tokens = p.tokens
 	if p.public, err = net.Listen("tcp", cfg.HTTP.Listen); err != nil {
 		return fmt.Errorf("http.listen: %w (give another address, or end what has this one)", err)
 	}
 	if p.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
 		return fmt.Errorf("admin.listen: %w (give another address, or end what has this one)", err)
 	}
+	p.readiness = &readiness{fleet: p.fleet, log: p.log}
+	p.census = &census{rules: p.rules, fleet: p.fleet, index: p.index, loads: p.loads, usage: p.usage, log: p.log}
+	p.census.departed.after = opt.departed
+	if p.census.discovery, err = newDiscovery(cfg.Discovery, p.log.Named("discovery")); err != nil {
+		return err
+	}
 	p.core, err = gossip.New(gossip.Config{
 		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),
 		Differs: func(theirs uint64) string { return differs(p.fingerprint(), theirs) },
-		State:   pick.State{Index: p.index, Table: p.loads, Wants: p.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.wants,
+		State:   pick.State{Index: p.index, Table: p.loads, Wants: p.census.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.census.wants,
 		Fits: func(id crdt.StreamID, d *crdt.Digest) bool { return p.index.Fits(id, d, p.clock.ms(time.Now())) },
 	})
 	if err != nil {
 		return err
 	}
-	p.picker = pick.New(pick.Config{
-		Index: p.index, Loads: p.loads, Late: p.metrics.announcedLate.Inc,
-		Changed:   func() { p.mesh.loadChanged(true) },
-		Announced: p.announced,
-	})
 	if p.mesh, err = newLink(p); err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("mesh.bind: %w (give another address, or end what has this one)", err)
@@ -221,31 +210,47 @@ func (p *Peer) compose() error {
 	if p.ingest, err = newIngest(p); err != nil {
 		return err
 	}
+	p.prompts.ingest = p.ingest
 	p.told = &toldLoads{peer: p, last: map[crdt.StreamID]time.Time{}}
-	p.fleet = fleet.New(fleet.Config{
-		Owned: func(id crdt.StreamID) bool {
-			return p.ingest.owns(id) && !p.told.fresh(id, time.Now())
-		},
-		Scraped: p.ingest.scraped,
-		Changed: p.ingest.wake,
-		Logger:  p.log.Named("fleet"),
-
-		SlowStart: cfg.Discovery.SlowStart,
-	})
 	p.fleet.Set(cfg.Replicas, time.Now())
-	if p.discovery, err = newDiscovery(cfg.Discovery, p.log.Named("discovery")); err != nil {
-		return err
-	}
 	if cfg.Tracing.Endpoint != "" {
 		if p.tracing, err = tracing.New(cfg.Tracing, tracing.Origin{Name: p.name, ID: p.id.String(), Version: p.version}, p.traceFailed); err != nil {
 			return err
 		}
 	}
-	if err := p.openAccessLog(); err != nil {
+	p.view = &meshView{id: p.id, clock: p.clock, loads: p.loads, mesh: p.mesh}
+	p.directory = &directory{rules: p.rules, clock: p.clock, fleet: p.fleet, index: p.index, loads: p.loads, hasher: p.hasher, seal: newSeal(secret)}
+	p.operators = &operators{fleet: p.fleet, loads: p.loads, mesh: p.mesh, log: p.log}
+	p.journal = &journal{
+		rules: p.rules, id: p.id, name: p.name, mesh: p.mesh, directory: p.directory, usage: p.usage, log: p.log,
+		book: requests.NewBook(requests.KeptOrdinary, requests.KeptNotable), stdout: opt.Stdout,
+	}
+	if err := p.journal.openAccessLog(); err != nil {
 		return err
 	}
+	p.doors = &doors{rules: p.rules, journal: p.journal, metrics: p.metrics}
+	p.console.Serve(console.Sources{Find: p.journal.findRequest, Notable: p.journal.notableRequests, Runbook: deploy.Runbook})
+	p.composePath()
 	p.registry.MustRegister(newCollector(p))
 	return nil
+}
+
+// composePath makes what a request goes through.
+func (p *Peer) composePath() {
+	picker := pick.New(pick.Config{
+		Index: p.index, Loads: p.loads, Late: p.metrics.announcedLate.Inc,
+		Changed:   func() { p.mesh.loadChanged(true) },
+		Announced: p.announced,
+	})
+	p.path = &requestPath{
+		rules: p.rules, clock: p.clock, prompts: p.prompts, directory: p.directory, picker: picker, view: p.view, index: p.index, loads: p.loads,
+		tokens: p.tokens, mesh: p.mesh, metrics: p.metrics, usage: p.usage, console: p.console, health: &health{fleet: p.fleet, log: p.log},
+		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: p.view, metrics: p.metrics},
+		pairs: &pairs{
+			rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log,
+			tracing: p.tracing, transport: proxy.NewTransport(),
+		},
+	}
 }
 
 // joinGrace is how long a peer whose company, if any, joins as well waits before
@@ -262,35 +267,8 @@ func (p *Peer) Addresses() Addresses {
 	return Addresses{p.name, p.public.Addr().String(), p.admin.Addr().String(), p.mesh.address()}
 }
 
-// Ready reports whether an L4 balancer should send requests here, and why. A
-// peer that was caught up once stays ready when it falls behind: it routes on
-// what it knows, and when all peers are short of CPU at once a balancer would
-// find none.
-func (p *Peer) Ready() (bool, string) {
-	c := p.caught.Load()
-	switch {
-	case p.draining.Load():
-		return false, "draining"
-	case c == nil:
-		return false, "joining the mesh"
-	case !c.Ready && !p.joined.Load():
-		return false, c.Reason
-	case len(p.fleet.List()) == 0:
-		return false, "no replica is configured or discovered"
-	}
-	if !c.Ready {
-		return true, "behind the mesh: " + c.Reason
-	}
-	return true, c.Reason
-}
-
-// behind is why a peer that was caught up once is not now; empty if it is.
-func (p *Peer) behind() string {
-	if c := p.caught.Load(); c != nil && !c.Ready && p.joined.Load() {
-		return c.Reason
-	}
-	return ""
-}
+// Ready reports whether an L4 balancer should send requests here, and why.
+func (p *Peer) Ready() (bool, string) { return p.readiness.ready() }
 
 // close releases what New bound.
 func (p *Peer) close() {
@@ -304,8 +282,8 @@ func (p *Peer) close() {
 			p.log.Warn("spans were not sent", "err", err)
 		}
 	}
-	if p.access != nil {
-		p.access.Close()
+	if p.journal != nil && p.journal.access != nil {
+		p.journal.access.Close()
 	}
 	if p.tokens != nil {
 		p.tokens.Close()
@@ -317,27 +295,27 @@ func (p *Peer) close() {
 
 // proxyConfig wires the data path.
 func (p *Peer) proxyConfig() proxy.Config {
-	l := p.config().Limits
+	l := p.rules.config().Limits
 	cfg := proxy.Config{
-		MintID: p.mintID, Began: p.began, Ended: p.ended,
-		Peer: p.name, Pick: p.Pick, FirstToken: p.FirstToken, Done: p.Done,
-		Room: p.headroom, Serves: p.serves, Waited: p.waited, Hedge: p.config().Hedge.proxy(), Admission: p.config().Admission.proxy(),
-		Transport: p.transport,
-		Models:    p.models, Draining: p.draining.Load,
+		MintID: p.journal.mintID, Began: p.journal.began, Ended: p.journal.ended,
+		Peer: p.name, Pick: p.path.Pick, FirstToken: p.path.FirstToken, Done: p.path.Done,
+		Room: p.path.capacity.headroom, Serves: p.directory.serves, Waited: p.path.capacity.waited, Hedge: p.rules.config().Hedge.proxy(), Admission: p.rules.config().Admission.proxy(),
+		Transport: p.path.pairs.transport,
+		Models:    p.directory.models, Draining: p.readiness.draining.Load,
 		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },
 		Retried:  func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
-		Refused:  func(status int) { p.metrics.answered(p.config().Policy, policy.ReasonOnly, status) },
+		Refused:  func(status int) { p.metrics.answered(p.rules.config().Policy, policy.ReasonOnly, status) },
 		Overhead: func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
-		Salt:     p.seal.salt, ResponseID: p.responseID,
-		TenantHeader: p.config().IsolateBy, PolicyOverride: true, // policyFor decides
+		Salt:     p.directory.seal.salt, ResponseID: p.directory.responseID,
+		TenantHeader: p.rules.config().IsolateBy, PolicyOverride: true, // policyFor decides
 		KeepAuthorization: true, // a key of this router's is off by now
 		Limits:            proxyLimits(&l),
 	}
 	if p.tracing != nil {
 		cfg.Tracer = p.tracing.Tracer()
 	}
-	if p.config().Routing.Disagg.On() {
-		cfg.Attempt = p.attempt
+	if p.rules.config().Routing.Disagg.On() {
+		cfg.Attempt = p.path.pairs.attempt
 	}
 	return cfg
 }
@@ -353,17 +331,6 @@ func proxyLimits(l *LimitsConfig) proxy.Limits {
 	}
 	if l.Retries == 0 {
 		out.Retries = -1
-	}
-	return out
-}
-
-// models lists the fleet's models for /v1/models.
-func (p *Peer) models() []proxy.Model {
-	var out []proxy.Model
-	for _, m := range p.fleet.ModelNames() {
-		out = append(out, proxy.Model{
-			ID: m.ID, Object: "model", Created: p.clock.began.Unix(), OwnedBy: "banyan", Root: m.Root, Parent: m.Parent, MaxModelLen: m.MaxLen,
-		})
 	}
 	return out
 }

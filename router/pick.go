@@ -73,47 +73,69 @@ var scratches = sync.Pool{New: func() any {
 	return &scratch{rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 }}
 
+// requestPath is what a request goes through, from its body to its end.
+type requestPath struct {
+	rules     *inForce
+	clock     clock
+	prompts   *prompts
+	directory *directory
+	capacity  *capacity
+	picker    *pick.Picker
+	pairs     *pairs
+	health    *health
+	view      *meshView
+	index     *index.Index
+	loads     *load.Table
+	tokens    *token.Tokenizer
+	mesh      *link
+	metrics   *metrics
+	usage     *usage
+	console   *console.Console
+	traffic   traffic
+	recorded  pace
+}
+
 // Pick is the request path: body -> keys -> match -> decide -> count in.
-func (p *Peer) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error) {
+func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	pol, err := p.policyFor(call)
 	if err != nil {
 		return nil, err
 	}
-	lora, err := p.candidates(s, call)
+	lora, err := p.directory.candidates(s, call)
 	if err == nil {
-		err = p.pin(s, call)
+		err = p.directory.pin(s, call)
 	}
 	if err != nil {
-		p.noOther(call)
+		p.health.noOther(call)
 		return nil, err
 	}
-	pr, err := p.readPrompt(ctx, call, lora, s)
+	pr, err := p.prompts.readPrompt(ctx, call, lora, s)
 	if err != nil {
 		return nil, err
 	}
 	begin := time.Now()
 	s.prompt = pr.prompt()
 	p.picker.Match(&s.prompt, &s.Scratch)
-	view := p.picker.Look(&s.Scratch, p.seen(begin), p.clock.ms(begin), s.rand)
+	view := p.picker.Look(&s.Scratch, p.view.seen(begin), p.clock.ms(begin), s.rand)
 	p.gather(s, begin)
 	if call.Stored != "" && len(s.Cands) == 1 {
 		s.Cands[0].Weight = 1 // a drained replica still answers for what it stores
 	}
 	s.leaveDrained(call.Hedge)
-	if err := p.hasCapacity(s, call, begin); err != nil {
+	if err := p.capacity.hasCapacity(s, call, begin); err != nil {
 		return nil, err
 	}
 	req := p.picker.Ask(&s.Scratch, &s.prompt, p.caller(call))
-	if p.config().Routing.Disagg.On() {
+	if p.rules.config().Routing.Disagg.On() {
 		return p.pickSplit(ctx, call, s, pr, pol, req, view, begin)
 	}
 	d := s.Decide(pol)
 	if d.Pos < 0 {
 		return nil, proxy.ErrNoReplica
 	}
-	t := p.countIn(s, &s.Cands[d.Pos], pr, d, p.limitFor(call, begin), begin)
+	t := p.countIn(s, &s.Cands[d.Pos], pr, d, p.capacity.limitFor(call, begin), begin)
 	if t == nil {
 		return nil, proxy.ErrSaturated
 	}
@@ -135,19 +157,19 @@ func (pr *prompt) prompt() pick.Prompt {
 }
 
 // caller is what the call says besides its prompt.
-func (p *Peer) caller(call *proxy.Call) pick.Caller {
+func (p *requestPath) caller(call *proxy.Call) pick.Caller {
 	c := pick.Caller{MaxNew: call.Body.MaxTokens}
 	if call.Session != "" {
-		c.Session = p.hash(call.Session)
+		c.Session = p.directory.hash(call.Session)
 	}
 	if call.Tenant != "" {
-		c.Tenant = p.hash(call.Tenant)
+		c.Tenant = p.directory.hash(call.Tenant)
 	}
 	return c
 }
 
 // gather makes the candidates: what is known of each replica for this prompt.
-func (p *Peer) gather(s *scratch, now time.Time) {
+func (p *requestPath) gather(s *scratch, now time.Time) {
 	shared := 0 // tokens that a shared cache layer holds
 	for i, m := range s.stores.Marks {
 		if s.stores.replicas[i].Up() {
@@ -163,7 +185,7 @@ func (p *Peer) gather(s *scratch, now time.Time) {
 
 // countIn books the request at a candidate's replica and tells the mesh. It
 // returns nil if the replica has become full.
-func (p *Peer) countIn(s *scratch, c *policy.Candidate, pr *prompt, d policy.Decision, limit *load.Limit, now time.Time) *ticket {
+func (p *requestPath) countIn(s *scratch, c *policy.Candidate, pr *prompt, d policy.Decision, limit *load.Limit, now time.Time) *ticket {
 	t := s.ticket(c, pr, d, now)
 	if !p.picker.Book(&t.cost, &s.prompt, s.prompt.Blocks(d.Matched), limit, p.clock.ms(now)) {
 		return nil
@@ -204,7 +226,7 @@ func (t *ticket) headers() http.Header {
 }
 
 // FirstToken is called when the first token of an answer was seen.
-func (p *Peer) FirstToken(target *proxy.Target, at time.Time) {
+func (p *requestPath) FirstToken(target *proxy.Target, at time.Time) {
 	t := target.Token.(*ticket)
 	t.first = at
 	p.loads.FirstToken(&t.cost, p.clock.ms(at))
@@ -216,7 +238,7 @@ func (p *Peer) FirstToken(target *proxy.Target, at time.Time) {
 }
 
 // Done is called when a try ended, whatever became of it.
-func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
+func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	t := target.Token.(*ticket)
 	now := time.Now()
 	prompt, cached := 0, 0
@@ -224,7 +246,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 		prompt, cached = res.Usage.Prompt, res.Usage.Cached
 	}
 	if t.lead != nil && !t.lead.running {
-		p.endLead(t, legOf(&res), openai.Usage{}, now)
+		p.pairs.endLead(t, legOf(&res), openai.Usage{}, now)
 	}
 	if res.Lost { // its time says nothing
 		p.loads.Remove(&t.cost, prompt, cached)
@@ -237,7 +259,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 		return
 	}
 	p.usage.observeTry(t, &res, now)
-	p.judge(t, &res, now)
+	p.health.judge(t, &res, now)
 	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 {
 		p.loads.LearnRun(t.cost.Replica, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
 	}
@@ -245,7 +267,7 @@ func (p *Peer) Done(target *proxy.Target, res proxy.Result) {
 }
 
 // observe turns a finished try into metrics and evidence.
-func (p *Peer) observe(t *ticket, res *proxy.Result) {
+func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 	m := p.metrics
 	if res.Answered {
 		if res.Status < 500 && !res.ClientGone && (res.Err != nil || res.Failed) {
@@ -294,7 +316,7 @@ func (p *Peer) observe(t *ticket, res *proxy.Result) {
 
 // policyFor is the configured policy, or the one the request names if that is
 // allowed. Who misspells it is told: a measurement would be of another one.
-func (p *Peer) policyFor(call *proxy.Call) (policy.Policy, error) {
+func (p *requestPath) policyFor(call *proxy.Call) (policy.Policy, error) {
 	r := p.rules.Load()
 	if call.Policy == "" || !r.cfg.HTTP.PolicyOverride {
 		return r.policies[r.cfg.Policy], nil
@@ -306,4 +328,4 @@ func (p *Peer) policyFor(call *proxy.Call) (policy.Policy, error) {
 }
 
 // hash names a session, tenant or replica in 64 bits, equal on all peers.
-func (p *Peer) hash(s string) uint64 { return uint64(p.hasher.Root("name", s)) }
+func (d *directory) hash(s string) uint64 { return uint64(d.hasher.Root("name", s)) }

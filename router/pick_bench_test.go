@@ -55,7 +55,7 @@ func newDeciding(b *testing.B, replicas, tokens int) *deciding {
 
 // tellAll lets the replicas hold the call's prompt, from half of it to all.
 func (d *deciding) tellAll(b *testing.B) {
-	pr, err := d.readPrompt(context.Background(), d.call, "", &scratch{seats: seats{replicas: d.fleet.List()}})
+	pr, err := d.prompts.readPrompt(context.Background(), d.call, "", &scratch{seats: seats{replicas: d.fleet.List()}})
 	if err != nil || len(pr.keys.Hashes) == 0 {
 		b.Fatalf("no keys: %+v %v", pr.keys.Scheme, err)
 	}
@@ -80,7 +80,7 @@ func (d *deciding) tellAll(b *testing.B) {
 func (d *deciding) decide(b *testing.B) (target *proxy.Target, took time.Duration) {
 	d.call.Memo = nil
 	begin := time.Now()
-	target, err := d.Pick(context.Background(), d.call)
+	target, err := d.path.Pick(context.Background(), d.call)
 	took = time.Since(begin)
 	if err != nil || target.Matched < d.tokens/2 {
 		b.Fatalf("picked %+v: %v", target, err)
@@ -97,13 +97,13 @@ func BenchmarkPick(b *testing.B) {
 	for _, size := range []struct{ replicas, tokens int }{{64, 4096}, {8, 4096}, {256, 4096}, {64, 32_768}} {
 		b.Run(fmt.Sprintf("%dx%d", size.replicas, size.tokens), func(b *testing.B) {
 			d := newDeciding(b, size.replicas, size.tokens)
-			d.picker.Announcer().Serve(true) // the queue is emptied here, to be measured
+			d.path.picker.Announcer().Serve(true) // the queue is emptied here, to be measured
 			var decide, after, chase times
 			d.rounds(b, &chase, func() {
 				target, took := d.decide(b)
 				decide.add(took)
-				after.add(timed(d.picker.Announcer().Settle))
-				d.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
+				after.add(timed(d.path.picker.Announcer().Settle))
+				d.path.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
 			})
 			decide.report(b, "decide")
 			after.report(b, "after")
@@ -121,13 +121,13 @@ func BenchmarkPickInService(b *testing.B) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { announce(ctx, d.picker.Announcer()) })
+	wg.Go(func() { announce(ctx, d.path.picker.Announcer()) })
 	b.Cleanup(func() { stop(); wg.Wait() })
 	var decide, chase times
 	d.rounds(b, &chase, func() {
 		target, took := d.decide(b)
 		decide.add(took)
-		d.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
+		d.path.Done(target, proxy.Result{Status: 200, Duration: time.Millisecond})
 		time.Sleep(20 * time.Microsecond) // until the next request comes
 	})
 	decide.report(b, "decide")
@@ -138,35 +138,35 @@ func BenchmarkPickInService(b *testing.B) {
 // part of the same code.
 func BenchmarkPickParts(b *testing.B) {
 	d := newDeciding(b, 64, 4096)
-	d.picker.Announcer().Serve(true) // the queue is emptied here, to be measured
+	d.path.picker.Announcer().Serve(true) // the queue is emptied here, to be measured
 	s := scratches.Get().(*scratch)
 	var hash, match, gather, decide, book, after, chase times
 	d.rounds(b, &chase, func() {
 		now := time.Now()
 		d.call.Memo = nil
-		lora, err := d.candidates(s, d.call)
+		lora, err := d.directory.candidates(s, d.call)
 		var pr *prompt
-		hash.add(timed(func() { pr, err = d.readPrompt(context.Background(), d.call, lora, s) }))
-		match.add(timed(func() { s.prompt = pr.prompt(); d.picker.Match(&s.prompt, &s.Scratch) }))
+		hash.add(timed(func() { pr, err = d.prompts.readPrompt(context.Background(), d.call, lora, s) }))
+		match.add(timed(func() { s.prompt = pr.prompt(); d.path.picker.Match(&s.prompt, &s.Scratch) }))
 		gather.add(timed(func() {
-			_, err = d.candidates(s, d.call)
-			d.picker.Look(&s.Scratch, d.seen(now), d.clock.ms(now), s.rand)
-			d.gather(s, now)
+			_, err = d.directory.candidates(s, d.call)
+			d.path.picker.Look(&s.Scratch, d.view.seen(now), d.clock.ms(now), s.rand)
+			d.path.gather(s, now)
 		}))
 		var choice policy.Decision
 		decide.add(timed(func() {
-			pol, _ := d.policyFor(d.call)
-			d.picker.Ask(&s.Scratch, &s.prompt, d.caller(d.call))
+			pol, _ := d.path.policyFor(d.call)
+			d.path.picker.Ask(&s.Scratch, &s.prompt, d.path.caller(d.call))
 			choice = s.Decide(pol)
 		}))
 		var t *ticket
 		book.add(timed(func() {
 			t = s.ticket(&s.Cands[choice.Pos], pr, choice, now)
-			d.picker.Book(&t.cost, &s.prompt, s.prompt.Blocks(choice.Matched), nil, d.clock.ms(now))
+			d.path.picker.Book(&t.cost, &s.prompt, s.prompt.Blocks(choice.Matched), nil, d.clock.ms(now))
 			t.target("ttft", choice)
 		}))
-		after.add(timed(d.picker.Announcer().Settle))
-		d.Done(&proxy.Target{Token: t}, proxy.Result{Status: 200, Duration: time.Millisecond})
+		after.add(timed(d.path.picker.Announcer().Settle))
+		d.path.Done(&proxy.Target{Token: t}, proxy.Result{Status: 200, Duration: time.Millisecond})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/proxy"
@@ -16,8 +18,18 @@ var asks = map[openai.Endpoint]token.Kind{
 	openai.Completions: token.Completion, openai.Chat: token.Chat, openai.Messages: token.Messages, openai.Responses: token.Responses,
 }
 
+// prompts turns prompts into block keys, and knows how well that goes.
+type prompts struct {
+	tokens  *token.Tokenizer
+	fleet   *fleet.Fleet
+	ingest  *follower
+	metrics *metrics
+	log     hclog.Logger
+	roots   rootNames
+}
+
 // readPrompt turns the body into block keys, once per call.
-func (p *Peer) readPrompt(ctx context.Context, call *proxy.Call, lora string, s *scratch) (*prompt, error) {
+func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string, s *scratch) (*prompt, error) {
 	if pr, ok := call.Memo.(*prompt); ok {
 		return pr, nil
 	}
@@ -62,7 +74,7 @@ var askOf = func() map[openai.Endpoint]func(token.Rung, string, []byte) (token.Q
 // then another replica, for prompts that the first cannot tell the tokens of:
 // servers with and without --enable-scale-out, of several releases. Without it
 // the prompts that find that out, one a minute, have text keys.
-func (p *Peer) oracles(s *scratch, kind token.Kind) []token.Oracle {
+func (p *prompts) oracles(s *scratch, kind token.Kind) []token.Oracle {
 	rests := func(o *token.Oracle) bool { return p.tokens.Resting(o, kind) }
 	out := make([]token.Oracle, 0, 3)
 	for _, from := range [][]*fleet.Replica{s.renders, s.replicas} {

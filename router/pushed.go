@@ -17,12 +17,12 @@ import (
 // incarnation and number itself. 202, or 400 naming the event that makes no
 // sense.
 func (p *Peer) serveEvents(w http.ResponseWriter, r *http.Request) {
-	if p.config().Ingest.Token == "" {
+	if p.rules.config().Ingest.Token == "" {
 		writeError(w, http.StatusForbidden, errors.New("events by HTTP are off: set ingest.token"))
 		return
 	}
 	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(p.config().Ingest.Token))
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(p.rules.config().Ingest.Token))
 	if subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
 		writeError(w, http.StatusUnauthorized, errors.New("the bearer token is not that of ingest.token"))
 		return
@@ -54,7 +54,7 @@ func (g *follower) pushed(body []byte, contentType string, at time.Time) error {
 	if err != nil {
 		return fmt.Errorf("replica %s: its engine is not known yet", r.Name())
 	}
-	cfg := kvevents.PackConfig{Engine: engine, Grid: g.peer.config().Grid, Hasher: g.peer.hasher}
+	cfg := kvevents.PackConfig{Engine: engine, Grid: g.peer.rules.config().Grid, Hasher: g.peer.hasher}
 	packer, err := kvevents.NewPacker(cfg)
 	if err != nil {
 		return err

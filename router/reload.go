@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,6 +20,24 @@ type Source struct {
 	Files []string               // what Load reads
 	Load  func() (Config, error) // all faults at once, by key; nil: never anew
 }
+
+// inForce is the configuration that a peer goes by, and how it is replaced.
+type inForce struct {
+	atomic.Pointer[rules]
+	source  Source
+	hangup  chan struct{} // asks for a look at the files now
+	metrics *metrics
+	log     hclog.Logger
+	// takeUp puts new rules in force, or changes nothing.
+	takeUp func(old, next *rules) error
+
+	reloadFault atomic.Pointer[string]   // why the last reload failed; nil if it did not
+	restart     atomic.Pointer[[]string] // settings that wait for a restart
+}
+
+// config is what the peer goes by now. A reload stores another one, so read it
+// once where two settings must agree.
+func (c *inForce) config() *Config { return c.Load().cfg }
 
 // followEvery is how often files are looked at. A change is read when it has
 // stood still for one look, so that a file is not read half written.
@@ -78,80 +97,80 @@ func describe(s *Setting, is, want reflect.Value) string {
 // for. It never blocks.
 func (p *Peer) Reload() {
 	select {
-	case p.hangup <- struct{}{}:
+	case p.rules.hangup <- struct{}{}:
 	default:
 	}
 }
 
 // followConfig takes up changes of the configuration and of the files it names
 // until ctx ends.
-func (p *Peer) followConfig(ctx context.Context) {
+func (c *inForce) followConfig(ctx context.Context) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	last, failing := p.rules.Load().files, false
+	last, failing := c.Load().files, false
 	for {
 		asked := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.hangup:
+		case <-c.hangup:
 			asked = true
 		case <-tick.C:
 		}
-		read := p.rules.Load().files
+		read := c.Load().files
 		now := read.again()
 		moving := !now.equal(last)
 		last = now
 		// After a failure the files may change faster than they are looked at.
 		if asked || !moving && (failing || !now.equal(read)) {
-			failing = p.reload(asked) != nil
+			failing = c.reload(asked) != nil
 		}
 	}
 }
 
 // reload puts the configuration and files of now in force, or changes nothing
 // and reports every fault at once. A fault that stands is logged once.
-func (p *Peer) reload(asked bool) error {
-	old := p.rules.Load()
-	next, changed, restart, err := p.nextRules(old)
+func (c *inForce) reload(asked bool) error {
+	old := c.Load()
+	next, changed, restart, err := c.nextRules(old)
 	if err == nil {
-		err = p.takeUp(old, next)
+		err = c.takeUp(old, next)
 	}
 	if err != nil {
-		p.metrics.reloadFailures.Inc()
-		if news := p.reloadFault.Swap(new(err.Error())); asked || news == nil || *news != err.Error() {
-			p.log.Error("configuration not taken up: the old one stays in force", "faults", faults(err))
+		c.metrics.reloadFailures.Inc()
+		if news := c.reloadFault.Swap(new(err.Error())); asked || news == nil || *news != err.Error() {
+			c.log.Error("configuration not taken up: the old one stays in force", "faults", faults(err))
 		}
-		p.metrics.reloadOK.Set(0)
+		c.metrics.reloadOK.Set(0)
 		return err
 	}
-	if p.reloadFault.Swap(nil) != nil {
-		p.log.Info("the configuration is right again: it is in force")
+	if c.reloadFault.Swap(nil) != nil {
+		c.log.Info("the configuration is right again: it is in force")
 	}
-	p.metrics.reloadOK.Set(1)
-	p.metrics.reloads.Inc()
-	waiting := p.restart.Swap(&restart)
+	c.metrics.reloadOK.Set(1)
+	c.metrics.reloads.Inc()
+	waiting := c.restart.Swap(&restart)
 	changed = append(changed, fileChanges(old, next)...)
 	if asked || len(changed) > 0 {
-		p.log.Info("configuration taken up", "changed", changed)
+		c.log.Info("configuration taken up", "changed", changed)
 	}
 	if len(restart) > 0 && (asked || waiting == nil || !slices.Equal(*waiting, restart)) {
-		p.log.Warn("these settings change with the next restart", "keys", restart)
+		c.log.Warn("these settings change with the next restart", "keys", restart)
 	}
 	return nil
 }
 
 // nextRules reads everything anew.
-func (p *Peer) nextRules(old *rules) (next *rules, changed, restart []string, err error) {
+func (c *inForce) nextRules(old *rules) (next *rules, changed, restart []string, err error) {
 	cfg := *old.told
-	if p.source.Load != nil {
-		wanted, err := p.source.Load()
+	if c.source.Load != nil {
+		wanted, err := c.source.Load()
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		cfg, changed, restart = merged(old.told, &wanted)
 	}
-	next, err = makeRules(&cfg, p.source.Files, time.Now())
+	next, err = makeRules(&cfg, c.source.Files, time.Now())
 	return next, changed, restart, err
 }
 

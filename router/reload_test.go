@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -40,12 +38,11 @@ func (s *told) change(f func(*Config), err error) {
 func followingPeer(t *testing.T, change func(*Config)) (*Peer, *told, *bytes.Buffer) {
 	t.Helper()
 	s, log := &told{}, &bytes.Buffer{}
-	p := quietPeer(t, func(c *Config) {
+	p := loggingPeer(t, log, func(c *Config) {
 		change(c)
 		s.cfg = *c
 	})
-	p.source.Load = s.load
-	p.log = hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
+	p.rules.source.Load = s.load
 	return p, s, log
 }
 
@@ -61,10 +58,10 @@ func TestAReloadTakesUpWhatItCanAndNamesTheRest(t *testing.T) {
 		c.Limits.Concurrency, c.Drain.Delay, c.Admin.Hosts = 7, 3, []string{"h"}
 		c.Grid, c.HTTP.Listen, c.Limits.Predictions, c.Routing.Disagg.Mode = 32, ":1", 5, "threshold"
 	}, nil)
-	if err := p.reload(false); err != nil {
+	if err := p.rules.reload(false); err != nil {
 		t.Fatal(err)
 	}
-	c := p.config()
+	c := p.rules.config()
 	if c.Policy != "prefix" || c.Routing.TTFT.StaleMs != 1234 || c.Limits.Concurrency != 7 || c.Drain.Delay != 3 || c.Ingest.Token != "hush-token-2" {
 		t.Errorf("not taken up: %+v", c)
 	}
@@ -77,7 +74,7 @@ func TestAReloadTakesUpWhatItCanAndNamesTheRest(t *testing.T) {
 	if !p.log.IsDebug() {
 		t.Error("the log level stayed")
 	}
-	if !p.config().Admin.answers("h") {
+	if !p.rules.config().Admin.answers("h") {
 		t.Error("the new name is not answered to")
 	}
 	restart := []string{"http.listen", "grid", "routing.disaggregate.mode", "limits.predictions"}
@@ -94,7 +91,7 @@ func TestAReloadTakesUpWhatItCanAndNamesTheRest(t *testing.T) {
 		t.Errorf("the log holds a secret:\n%s", text)
 	}
 	log.Reset()
-	if err := p.reload(false); err != nil || log.Len() > 0 {
+	if err := p.rules.reload(false); err != nil || log.Len() > 0 {
 		t.Errorf("nothing changed, %v: %s", err, log)
 	}
 }
@@ -116,7 +113,7 @@ func TestABadConfigurationChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if p.reload(false) == nil {
+		if p.rules.reload(false) == nil {
 			t.Fatal("taken up")
 		}
 	}
@@ -135,15 +132,15 @@ func TestABadConfigurationChangesNothing(t *testing.T) {
 		t.Errorf("%d failures are counted", n)
 	}
 	s.change(func(c *Config) { *c = *before.told }, errors.New("banyan.yaml is empty"))
-	if err := p.reload(false); err == nil || !strings.Contains(p.Status().Config.Fault, "is empty") {
+	if err := p.rules.reload(false); err == nil || !strings.Contains(p.Status().Config.Fault, "is empty") {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(clients, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.change(func(c *Config) { c.Policy = "random" }, nil)
-	if err := p.reload(false); err != nil || p.config().Policy != "random" || p.Status().Config.Fault != "" {
-		t.Errorf("after the faults were mended: %v, policy %s", err, p.config().Policy)
+	if err := p.rules.reload(false); err != nil || p.rules.config().Policy != "random" || p.Status().Config.Fault != "" {
+		t.Errorf("after the faults were mended: %v, policy %s", err, p.rules.config().Policy)
 	}
 }
 

@@ -9,8 +9,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -22,10 +26,26 @@ import (
 // peer then knows whose a request is, without asking.
 const idPeer = 4
 
+// journal names requests, remembers them and writes the access log.
+type journal struct {
+	rules     *inForce
+	id        crdt.PeerID
+	name      string
+	mesh      *link
+	directory *directory
+	usage     *usage
+	log       hclog.Logger
+	book      *requests.Book
+	access    *requests.Log
+	stdout    io.Writer     // nil: nobody's
+	lostLines uint64        // of the access log, as last told; of keepHouse's goroutine
+	arrived   atomic.Uint64 // requests
+}
+
 // mintID names a request.
-func (p *Peer) mintID() string {
+func (j *journal) mintID() string {
 	var id [16]byte
-	copy(id[:], p.id[:idPeer])
+	copy(id[:], j.id[:idPeer])
 	_, _ = rand.Read(id[idPeer:]) // never fails since Go 1.24
 	return hex.EncodeToString(id[:])
 }
@@ -38,10 +58,10 @@ func trailOf(call *proxy.Call) *requests.Trail {
 }
 
 // began is told of every request before its body is read.
-func (p *Peer) began(call *proxy.Call) {
-	t := p.book.Begin(call.ID, call.Start)
+func (j *journal) began(call *proxy.Call) {
+	t := j.book.Begin(call.ID, call.Start)
 	call.Trail = t
-	p.arrived.Add(1)
+	j.arrived.Add(1)
 	t.Note(func(r *requests.Record) {
 		r.ClientID, r.Trace, r.Client = requests.Word(call.ClientID), call.Trace, call.Key
 		if r.Endpoint = call.Endpoint.Path(); r.Endpoint == "" {
@@ -60,9 +80,9 @@ func knowCall(r *requests.Record, call *proxy.Call) {
 
 // ended is told once what became of a request: it is remembered and, by the
 // rule of the access log, logged.
-func (p *Peer) ended(call *proxy.Call, end proxy.End) {
+func (j *journal) ended(call *proxy.Call, end proxy.End) {
 	t := trailOf(call)
-	cfg := &p.config().AccessLog
+	cfg := &j.rules.config().AccessLog
 	notable := false
 	t.Note(func(r *requests.Record) {
 		knowCall(r, call)
@@ -76,35 +96,35 @@ func (p *Peer) ended(call *proxy.Call, end proxy.End) {
 			r.Error = end.Code
 		}
 		model := otherLabel
-		if r.Model != "" && p.lineup(r.Model).known {
+		if r.Model != "" && j.directory.lineup(r.Model).known {
 			model = r.Model
 		}
-		p.usage.observeRequest(r, model, time.Now())
+		j.usage.observeRequest(r, model, time.Now())
 		notable = r.Notable(cfg.Slow)
 		if cfg.Wants(r) {
-			p.access.Add(r)
+			j.access.Add(r)
 		}
 	})
-	p.book.End(t, notable)
+	j.book.End(t, notable)
 }
 
 // turnAway refuses a request that its key or tenant kept out. It has an id and a
 // line in the log; it is not remembered, or strangers could push out what is.
-func (p *Peer) turnAway(w http.ResponseWriter, r *http.Request, code int, name, message string) {
+func (j *journal) turnAway(w http.ResponseWriter, r *http.Request, code int, name, message string) {
 	record := requests.Record{
-		ID: p.mintID(), At: time.Now(), Endpoint: openai.EndpointOf(r.URL.Path).Path(), Status: code, Error: name,
+		ID: j.mintID(), At: time.Now(), Endpoint: openai.EndpointOf(r.URL.Path).Path(), Status: code, Error: name,
 		Matched: requests.Unknown, Prompt: requests.Unknown, Cached: requests.Unknown, Output: requests.Unknown,
 	}
 	w.Header().Set("X-Request-Id", record.ID)
-	if p.config().AccessLog.Wants(&record) {
-		p.access.Add(&record)
+	if j.rules.config().AccessLog.Wants(&record) {
+		j.access.Add(&record)
 	}
 	refuse(w, r, code, name, message)
 }
 
 // remember keeps a decision: who was asked, what was known and, with scores, at
 // what score. The replica "to" decodes what another one prefills.
-func (p *Peer) remember(s *scratch, call *proxy.Call, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, t *ticket) {
+func (p *requestPath) remember(s *scratch, call *proxy.Call, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, t *ticket) {
 	t.trail = trailOf(call)
 	t.blame.request = call.ID
 	if t.trail == nil {
@@ -170,14 +190,14 @@ func notePrompt(r *requests.Record, u *openai.Usage) {
 }
 
 // openAccessLog opens the log's file, whatever the mode: a reload may change it.
-func (p *Peer) openAccessLog() error {
-	std := p.stdout
+func (j *journal) openAccessLog() error {
+	std := j.stdout
 	if std == nil {
 		std = io.Discard
 	}
-	cfg := &p.config().AccessLog
+	cfg := &j.rules.config().AccessLog
 	var err error
-	if p.access, err = requests.NewLog(cfg.Path, cfg.Format, std); err != nil {
+	if j.access, err = requests.NewLog(cfg.Path, cfg.Format, std); err != nil {
 		return fmt.Errorf("access_log.path: %w", err)
 	}
 	return nil
@@ -185,12 +205,12 @@ func (p *Peer) openAccessLog() error {
 
 // tellDropped warns when lines of the access log were lost since it was last
 // asked. Called by one goroutine.
-func (p *Peer) tellDropped() {
-	s := p.access.Stats()
-	if n := s.Dropped + s.Failed - p.lostLines; n > 0 {
-		p.log.Warn("lines of the access log were lost: who reads it is too slow, or its file cannot be written", "lines", n, "path", p.config().AccessLog.Path)
+func (j *journal) tellDropped() {
+	s := j.access.Stats()
+	if n := s.Dropped + s.Failed - j.lostLines; n > 0 {
+		j.log.Warn("lines of the access log were lost: who reads it is too slow, or its file cannot be written", "lines", n, "path", j.rules.config().AccessLog.Path)
 	}
-	p.lostLines = s.Dropped + s.Failed
+	j.lostLines = s.Dropped + s.Failed
 }
 
 // maxAskedID bounds what people ask for.
@@ -204,17 +224,17 @@ var (
 )
 
 // serveRequest tells what became of a request, or which peer knows.
-func (p *Peer) serveRequest(w http.ResponseWriter, r *http.Request) {
+func (j *journal) serveRequest(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	if len(id) > maxAskedID {
 		writeError(w, http.StatusBadRequest, errors.New("no id is that long"))
 		return
 	}
-	if told := p.book.Find(id, p.name, time.Now()); told != nil {
+	if told := j.book.Find(id, j.name, time.Now()); told != nil {
 		writeJSON(w, http.StatusOK, told)
 		return
 	}
-	peer, err := p.whose(strings.ToLower(id))
+	peer, err := j.whose(strings.ToLower(id))
 	out := map[string]any{"error": map[string]any{"message": err.Error(), "type": "admin_error", "param": nil, "code": http.StatusNotFound}}
 	if peer != nil {
 		out["peer"] = peer
@@ -230,26 +250,28 @@ type elsewhere struct {
 }
 
 // findRequest and notableRequests are what the page asks.
-func (p *Peer) findRequest(id string) (*requests.Told, error) {
-	if told := p.book.Find(id, p.name, time.Now()); told != nil {
+func (j *journal) findRequest(id string) (*requests.Told, error) {
+	if told := j.book.Find(id, j.name, time.Now()); told != nil {
 		return told, nil
 	}
-	_, err := p.whose(strings.ToLower(id))
+	_, err := j.whose(strings.ToLower(id))
 	return nil, err
 }
 
-func (p *Peer) notableRequests(n int) []*requests.Told { return p.book.Notable(n, p.name, time.Now()) }
+func (j *journal) notableRequests(n int) []*requests.Told {
+	return j.book.Notable(n, j.name, time.Now())
+}
 
 // whose says why a request is not found here, and which other peer routed it.
-func (p *Peer) whose(id string) (peer *elsewhere, why error) {
+func (j *journal) whose(id string) (peer *elsewhere, why error) {
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != 16 {
 		return nil, errNoSuchRequest
 	}
-	if [idPeer]byte(raw) == [idPeer]byte(p.id[:idPeer]) {
+	if [idPeer]byte(raw) == [idPeer]byte(j.id[:idPeer]) {
 		return nil, errForgotten
 	}
-	for _, m := range p.mesh.members() {
+	for _, m := range j.mesh.members() {
 		if [idPeer]byte(raw) == [idPeer]byte(m.ID[:idPeer]) {
 			e := &elsewhere{Name: m.Name, Address: m.Addr, State: string(m.State)}
 			return e, errors.New("this request was routed by the peer " + m.Name + " (" + m.Addr + ", " + e.State + "): ask that one")
@@ -259,7 +281,7 @@ func (p *Peer) whose(id string) (peer *elsewhere, why error) {
 }
 
 // serveRequests lists the last failed, slow and retried requests of this peer.
-func (p *Peer) serveRequests(w http.ResponseWriter, r *http.Request) {
+func (j *journal) serveRequests(w http.ResponseWriter, r *http.Request) {
 	n := 20
 	if text := r.URL.Query().Get("n"); text != "" {
 		var err error
@@ -268,5 +290,5 @@ func (p *Peer) serveRequests(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"requests": p.book.Notable(n, p.name, time.Now())})
+	writeJSON(w, http.StatusOK, map[string]any{"requests": j.book.Notable(n, j.name, time.Now())})
 }

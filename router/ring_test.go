@@ -37,11 +37,11 @@ func TestAChangedKeyringIsTakenUp(t *testing.T) {
 		return !changed
 	}
 	write(keys[1], "broken")
-	if p.reload(true) == nil {
+	if p.rules.reload(true) == nil {
 		t.Error("a broken keyring is no news")
 	}
 	write(keys[1], keys[0])
-	if err := p.reload(true); err != nil || !taken() {
+	if err := p.rules.reload(true); err != nil || !taken() {
 		t.Errorf("the new ring was not taken up: %v", err)
 	}
 }

@@ -40,12 +40,12 @@ func roleProblems(mode string, on bool, replicas []*fleet.Replica) (out []consol
 
 // tellRoles logs at the start what is missing, where the configuration alone
 // says who the replicas are.
-func (p *Peer) tellRoles() {
-	cfg := p.config()
-	if len(p.discovery) > 0 {
+func (c *census) tellRoles() {
+	cfg := c.rules.config()
+	if len(c.discovery) > 0 {
 		return
 	}
-	for _, q := range roleProblems(cfg.Routing.Disagg.Mode, cfg.Routing.Disagg.On(), p.fleet.List()) {
-		p.log.Warn(q.Text, "cure", q.Help)
+	for _, q := range roleProblems(cfg.Routing.Disagg.Mode, cfg.Routing.Disagg.On(), c.fleet.List()) {
+		c.log.Warn(q.Text, "cure", q.Help)
 	}
 }

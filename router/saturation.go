@@ -15,10 +15,10 @@ type pool struct{ model, role string }
 // the replicas that may get requests of the fullest of KV cache, requests
 // against admission.replica_limit, and 1 where the engine itself has a queue. A
 // pool without such a replica is full. Numbers too old say nothing.
-func (p *Peer) saturation(now time.Time) map[pool]float64 {
-	scrapes, limit := p.loads.Scrapes(), p.config().Admission.ReplicaLimit
+func (c *capacity) saturation(now time.Time) map[pool]float64 {
+	scrapes, limit := c.loads.Scrapes(), c.rules.config().Admission.ReplicaLimit
 	sum, n := map[pool]float64{}, map[pool]int{}
-	for _, r := range p.fleet.List() {
+	for _, r := range c.fleet.List() {
 		if r.Spec.Kind != fleet.KindReplica {
 			continue
 		}
@@ -30,10 +30,10 @@ func (p *Peer) saturation(now time.Time) map[pool]float64 {
 			}
 		}
 		if limit > 0 {
-			total, _, _ := p.loads.Totals(r.Stream)
+			total, _, _ := c.loads.Totals(r.Stream)
 			full = max(full, float64(total.Waiting+total.Streams)/float64(limit))
 		}
-		usable := r.Up() && !p.loads.Draining(r.Stream)
+		usable := r.Up() && !c.loads.Draining(r.Stream)
 		for i, m := range r.Models() {
 			if i == maxModelSeries {
 				break

@@ -14,7 +14,7 @@ import (
 )
 
 // tracer makes the spans of legs; nil while tracing is off.
-func (p *Peer) tracer() trace.Tracer {
+func (p *pairs) tracer() trace.Tracer {
 	if p.tracing == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func tracePick(ctx context.Context, t *ticket, candidates int, view *policy.View
 type legSpan struct{ span trace.Span }
 
 // traceLeg begins the span of a leg and names it to the replica.
-func (p *Peer) traceLeg(req *http.Request, name, replica string) (*http.Request, *legSpan) {
+func (p *pairs) traceLeg(req *http.Request, name, replica string) (*http.Request, *legSpan) {
 	tracer := p.tracer()
 	if tracer == nil {
 		return req, nil

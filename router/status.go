@@ -28,21 +28,21 @@ func (p *Peer) Status() *console.Status { return p.statusWith(p.prefixes(20)) }
 
 func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 	now := time.Now()
-	ready, why := p.Ready()
+	ready, why := p.readiness.ready()
 	s := &console.Status{
-		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.config().Mesh.Label, Policy: p.config().Policy, Grid: p.config().Grid,
-		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.clock.began).Seconds()), Ready: ready, Draining: p.draining.Load(), Reason: why, Behind: p.behind(),
+		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.rules.config().Mesh.Label, Policy: p.rules.config().Policy, Grid: p.rules.config().Grid,
+		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.clock.began).Seconds()), Ready: ready, Draining: p.readiness.draining.Load(), Reason: why, Behind: p.readiness.behind(),
 		Peers: p.peerStatus(ready), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{}, Notes: []console.Problem{},
 	}
 	st := p.index.Stats()
 	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted), Suspect: uint64(st.Suspect)}
 	s.Requests = p.requestStatus(now)
 	s.Disagg, s.Queue = p.disaggStatus(), p.queueStatus()
-	s.Config = p.configStatus()
+	s.Config = p.rules.configStatus()
 	s.Problems = append(s.Problems, problems(s)...)
 	s.Problems = append(s.Problems, queueProblems(s.Queue)...)
 	s.Problems = append(s.Problems, p.fleetProblems()...)
-	s.Keys = p.keyStatus(p.tokens.Modes())
+	s.Keys = p.prompts.keyStatus(p.tokens.Modes())
 	s.Problems = append(s.Problems, keyProblems(s.Keys)...)
 	s.Notes = append(s.Notes, notes(s)...)
 	s.Judge()
@@ -53,7 +53,7 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 func (p *Peer) peerStatus(ready bool) []console.Peer {
 	vitals := p.loads.Vitals()
 	ages := map[crdt.PeerID]gossip.PeerInfo{}
-	if v := p.ages.Load(); v != nil {
+	if v := p.view.ages.Load(); v != nil {
 		for _, info := range v.list {
 			ages[info.ID] = info
 		}
@@ -61,7 +61,7 @@ func (p *Peer) peerStatus(ready bool) []console.Peer {
 	own := vitals[p.id]
 	out := []console.Peer{{
 		ID: p.id.String(), Name: p.name, Address: p.mesh.address(), HTTP: p.public.Addr().String(), Self: true, State: "alive",
-		Ready: ready, Draining: p.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
+		Ready: ready, Draining: p.readiness.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
 		ViewAges: viewAges(own.Ages),
 	}}
 	members := present(p.mesh.members())
@@ -177,7 +177,7 @@ func (p *Peer) streamStatus(r *fleet.Replica, d crdt.Digest) console.Stream {
 		s.State, s.Detail = "quarantined", "its numbering restarts again and again; two processes behind one URL look like that"
 	}
 	if f, ok := p.index.Full(r.Stream); ok {
-		s.State, s.Detail = "unusable", p.fullDetail(&f)
+		s.State, s.Detail = "unusable", fullDetail(&f)
 	}
 	if ago, ok := p.index.Ref(r.Stream).SinceSlot(p.clock.ms(time.Now())); ok {
 		s.LastEventMs = &ago
@@ -208,7 +208,7 @@ func digestText(d *crdt.Digest) string {
 
 func (p *Peer) meshStatus() console.Mesh {
 	m := console.Mesh{BytesIn: map[string]uint64{}, BytesOut: map[string]uint64{}, Snapshots: map[string]uint64{}, Peers: 1}
-	if v := p.ages.Load(); v != nil {
+	if v := p.view.ages.Load(); v != nil {
 		m.Peers = v.Peers
 		for _, info := range v.list {
 			for kind, t := range info.In.ByName() {
@@ -219,7 +219,7 @@ func (p *Peer) meshStatus() console.Mesh {
 			}
 		}
 	}
-	if st := p.coreStats.Load(); st != nil {
+	if st := p.view.coreStats.Load(); st != nil {
 		m.Divergent = st.Divergent
 		maps.Copy(m.Snapshots, st.Snapshots)
 	}
@@ -258,21 +258,21 @@ func (p *Peer) requestStatus(now time.Time) console.Requests {
 	m := p.metrics
 	return console.Requests{
 		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
-		CachedTokens: counterValue(m.cached), Rate: p.rate.perSecond(now, p.arrived.Load()),
+		CachedTokens: counterValue(m.cached), Rate: p.rate.perSecond(now, p.journal.arrived.Load()),
 		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead), Recent: p.recent.since(now, m),
 	}
 }
 
 // configStatus says what configuration is in force, and what is not.
-func (p *Peer) configStatus() console.Config {
-	c := console.Config{Hash: fmt.Sprintf("%08x", p.configHash()), LoadedMs: p.rules.Load().at.UnixMilli(), Restart: []string{}}
-	if fault := p.reloadFault.Load(); fault != nil {
-		c.Fault = *fault
+func (c *inForce) configStatus() console.Config {
+	out := console.Config{Hash: fmt.Sprintf("%08x", c.configHash()), LoadedMs: c.Load().at.UnixMilli(), Restart: []string{}}
+	if fault := c.reloadFault.Load(); fault != nil {
+		out.Fault = *fault
 	}
-	if waiting := p.restart.Load(); waiting != nil {
-		c.Restart = append(c.Restart, *waiting...)
+	if waiting := c.restart.Load(); waiting != nil {
+		out.Restart = append(out.Restart, *waiting...)
 	}
-	return c
+	return out
 }
 
 // prefixes lists the most shared prefixes with the names of their holders.
@@ -286,9 +286,9 @@ func (p *Peer) prefixes(n int) []console.Prefix {
 	hits, roots, of := p.hits.count(top)
 	for i, t := range top {
 		q := console.Prefix{
-			Key: keyText(t.Key), Parent: keyText(t.Parent), Tokens: t.Depth * p.config().Grid, Blocks: t.Blocks,
+			Key: keyText(t.Key), Parent: keyText(t.Parent), Tokens: t.Depth * p.rules.config().Grid, Blocks: t.Blocks,
 		}
-		q.Model, q.Tenant = p.roots.find(roots[i])
+		q.Model, q.Tenant = p.prompts.roots.find(roots[i])
 		if t.Under != 0 {
 			q.Under = keyText(t.Under)
 		}

@@ -66,19 +66,19 @@ func (s *seal) holds(id, tenant, replica string) bool {
 // responseID is the id of the answer to a call, for engines that let routers
 // choose it: vLLM, SGLang and TensorRT-LLM take request_id. Other servers refuse
 // a field they do not know.
-func (p *Peer) responseID(call *proxy.Call, target *proxy.Target) string {
+func (d *directory) responseID(call *proxy.Call, target *proxy.Target) string {
 	t, ok := target.Token.(*ticket)
 	if !ok || t.replica.Engine() == "" {
 		return ""
 	}
-	return p.seal.response(call.Tenant, t.replica.Name())
+	return d.seal.response(call.Tenant, t.replica.Name())
 }
 
 // holder finds the replica with the stored response that a call is about; nil
 // if there is none among all that are listed.
-func (p *Peer) holder(call *proxy.Call) *fleet.Replica {
-	for _, r := range p.fleet.List() {
-		if p.seal.holds(call.Stored, call.Tenant, r.Name()) {
+func (d *directory) holder(call *proxy.Call) *fleet.Replica {
+	for _, r := range d.fleet.List() {
+		if d.seal.holds(call.Stored, call.Tenant, r.Name()) {
 			return r
 		}
 	}
@@ -90,13 +90,13 @@ func (p *Peer) holder(call *proxy.Call) *fleet.Replica {
 // the engine says that it has no such response; where tenants are kept apart it
 // could be another tenant's, and is answered here. A holder that is down is
 // told apart from that: the response is not lost.
-func (p *Peer) pin(s *scratch, call *proxy.Call) error {
+func (d *directory) pin(s *scratch, call *proxy.Call) error {
 	if call.Stored == "" {
 		return nil
 	}
-	at := p.holder(call)
+	at := d.holder(call)
 	switch {
-	case at == nil && p.config().IsolateBy == "":
+	case at == nil && d.rules.config().IsolateBy == "":
 		return nil
 	case at == nil:
 		return &openai.Error{

@@ -277,7 +277,7 @@ func TestEnginesHealthPathsAreAnswered(t *testing.T) {
 		c.Auth.KeysFile = fileOf(t, line)
 		c.Replicas = []fleet.Spec{{Name: "r0", URL: newKeeper(t).URL, Engine: "vllm", Model: "m"}}
 	})
-	wait(t, "the peer is ready", func() bool { ok, _ := p.Ready(); return ok })
+	wait(t, "the peer is ready", func() bool { ok, _ := p.readiness.ready(); return ok })
 	for _, c := range [][2]string{{http.MethodGet, "/health"}, {http.MethodGet, "/ping"}, {http.MethodPost, "/ping"}} {
 		if status, _, text := request(t, p, c[0], c[1], ""); status != 200 {
 			t.Errorf("%v: %d %s", c, status, text)

@@ -33,12 +33,12 @@ func (t *traffic) total() policy.Traffic {
 // advise is the prefill:decode ratio for the traffic so far, by the mean of
 // what was learned of the replicas' rates.
 func (p *Peer) advise() (ratio float64, ok bool) {
-	return p.config().Routing.Disagg.Advise(p.traffic.total(), p.loads.TypicalRates())
+	return p.rules.config().Routing.Disagg.Advise(p.path.traffic.total(), p.loads.TypicalRates())
 }
 
 // disaggStatus says how the pools are used; nil while disaggregation is off.
 func (p *Peer) disaggStatus() *console.Disagg {
-	cfg := &p.config().Routing.Disagg
+	cfg := &p.rules.config().Routing.Disagg
 	if !cfg.On() {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (p *Peer) disaggStatus() *console.Disagg {
 	for _, how := range []leg{legFailed, legTimeout} {
 		s.Failed += counterValue(p.metrics.legs.WithLabelValues(string(how)))
 	}
-	if t := p.traffic.total(); t.Requests > 0 {
+	if t := p.path.traffic.total(); t.Requests > 0 {
 		s.Input, s.Cached, s.Output = t.Input/t.Requests, t.Cached/t.Requests, t.Output/t.Requests
 	}
 	if ratio, ok := p.advise(); ok {

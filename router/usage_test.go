@@ -137,12 +137,12 @@ func TestSaturationIsOneWhereNobodyCanServe(t *testing.T) {
 	for _, r := range p.fleet.List() {
 		r.OK(time.Now())
 	}
-	if got := p.saturation(time.Now()); got[at] != 0 {
+	if got := p.path.capacity.saturation(time.Now()); got[at] != 0 {
 		t.Errorf("idle: %v", got)
 	}
 	for i, r := range p.fleet.List() {
 		p.loads.SetIntent(r.Stream, true, time.Now().UnixMilli())
-		if got := p.saturation(time.Now()); (got[at] == 1) != (i == 1) {
+		if got := p.path.capacity.saturation(time.Now()); (got[at] == 1) != (i == 1) {
 			t.Errorf("%d drained: %v", i+1, got)
 		}
 	}

@@ -7,7 +7,7 @@
 //	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book
 //
 // and afterwards the load table's FirstToken and Done, and the index's Evidence.
-// Peer.Pick of package router tells that story with HTTP around it; the
+// requestPath.Pick of package router tells that story with HTTP around it; the
 // simulation tells it with modelled engines. Both decide with this very code.
 //
 // Booking a request takes as long as deciding it, so the blocks that it will
