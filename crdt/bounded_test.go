@@ -37,7 +37,7 @@ func TestBoundedHoles(t *testing.T) {
 	if out := everySecond(t, p, crdt.MaxHoles+1); !out.Overflow {
 		t.Fatal("over the limit and still there")
 	}
-	if c := p.Context(); c.Epoch != 0 || len(c.Lost)+len(c.Voids) != 0 || len(p.view.Metas()) != 0 {
+	if c := p.Context(); c.Epoch != 9 || c.Floor != 0 || len(c.Above)+len(c.Lost)+len(c.Voids) != 0 || len(p.view.Metas()) != 0 {
 		t.Fatalf("not forgotten: %+v", c)
 	}
 }

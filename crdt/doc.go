@@ -21,7 +21,8 @@
 //	    a snapshot is cut, the part of T that was there before the cut)
 //	I2  T, U and [1, f] are disjoint; V lies in [anchor, f]
 //	I3  f+1 is neither in T nor in U; a clear in T is folded (not while cutting)
-//	I4  the epoch never falls, not even after the stream was forgotten
+//	I4  the epoch never falls: of a stream that is forgotten it stays, as the
+//	    name of a process of which nothing is known
 //	I5  inside an epoch and an anchor no slot is unlearned, but those that a
 //	    better base voids
 //	I6  the bytes in a Ring never exceed its budget

@@ -21,7 +21,7 @@ const maxBumps = 2
 // process is known to be there before its first batch came, and from then on
 // the facts of the one before are not believed.
 func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
-	if d.Epoch == 0 || d.Epoch < s.fence {
+	if d.Epoch == 0 || d.Epoch < s.Epoch() {
 		out.Stale = true
 		return false
 	}
@@ -29,7 +29,7 @@ func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
 		out.Invalid = len(d.Slots)
 		return false
 	}
-	if s.cur != nil && d.Epoch == s.cur.epoch {
+	if d.Epoch == s.Epoch() && !s.quarantined {
 		return true
 	}
 	if len(d.Slots) > 0 && !d.hasValid() { // what it says is not to be believed
@@ -45,12 +45,12 @@ func (s *Stream) enter(d *Delta, nowMs int64, out *Outcome) bool {
 	return true
 }
 
-// admit raises the fence to an epoch and counts the change; false if the
-// stream is quarantined: two processes behind one URL look like that. What a
-// quarantined stream ignores raises no fence: it may be this peer's own
-// detection, which nobody else ever heard of.
+// admit counts a change of epoch; false if the stream is quarantined: two
+// processes behind one URL look like that. It forgets its facts and keeps the
+// epoch that it had: what it ignores may be this peer's own detection, which
+// nobody else ever heard of.
 func (s *Stream) admit(epoch uint64, nowMs int64) bool {
-	if epoch > max(s.fence, s.ignored) && s.fence != 0 {
+	if at := s.Epoch(); at != 0 && epoch > max(at, s.ignored) {
 		s.prune(nowMs)
 		s.bumps = append(s.bumps, nowMs)
 	}
@@ -63,7 +63,6 @@ func (s *Stream) admit(epoch uint64, nowMs int64) bool {
 		s.ignored = max(s.ignored, epoch)
 		return false
 	}
-	s.fence = max(s.fence, epoch)
 	return true
 }
 

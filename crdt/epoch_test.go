@@ -34,7 +34,7 @@ func TestEpochFence(t *testing.T) {
 		if out := p.joinAll(t, stale, 0); !out.Stale {
 			t.Fatalf("an old snapshot was taken: %+v", out)
 		}
-		if c := p.Context(); forget != (c.Epoch == 0) || !forget && c.Epoch != 1010 {
+		if c := p.Context(); c.Epoch != 1010 || c.Knows(2) == forget {
 			t.Fatalf("after old news: %+v", c)
 		}
 		w.checkPeer(t, "p", p)
@@ -146,11 +146,13 @@ func TestQuarantine(t *testing.T) {
 	if out := p.takeAt(onlySlot(t, 1003), 3000, 1); !out.Quarantined || !p.Quarantined() {
 		t.Fatalf("third change in a minute: %+v", out)
 	}
-	if len(p.view.Metas()) != 0 || p.Epoch() != 0 {
-		t.Fatal("a quarantined stream shows facts")
+	if len(p.view.Metas()) != 0 || p.Epoch() != 1002 {
+		t.Fatal("a quarantined stream shows facts, or hides whose they would be")
 	}
-	if out := p.takeAt(onlySlot(t, 1003), 4000, 1); !out.Quarantined {
-		t.Fatal("events of a quarantined stream are taken")
+	for epoch := range uint64(2) {
+		if out := p.takeAt(onlySlot(t, 1002+epoch), 4000, 1); !out.Quarantined || len(p.view.Metas()) != 0 {
+			t.Fatalf("events of epoch %d are taken in quarantine", 1002+epoch)
+		}
 	}
 	p.takeAt(onlySlot(t, 1004), 30_000, 1)
 	p.Tick(63_001)
@@ -163,6 +165,49 @@ func TestQuarantine(t *testing.T) {
 	}
 	if out := p.takeAt(onlySlot(t, 1004), 90_002, 1); out.NewSlots != 1 || len(p.view.Metas()) != 1 {
 		t.Fatalf("after the quarantine: %+v", out)
+	}
+}
+
+// TestWhatIsForgottenIsToldByName: whatever made a peer forget, it goes on to
+// refuse what is below its epoch, so the others learn of it, and name the next
+// process above it. Nobody but the forgetful peer ever knew it.
+func TestWhatIsForgottenIsToldByName(t *testing.T) {
+	for name, forget := range map[string]func(p *peer){
+		"told to": func(p *peer) { p.Forget() },
+		"in quarantine": func(p *peer) {
+			for i := range uint64(3) {
+				p.takeAt(onlySlot(t, 6000+i), 0, 1)
+			}
+			p.Tick(60_001)
+		},
+		"over its limits": func(p *peer) {
+			l := drawnRun(t, 2*crdt.MaxHoles+4)
+			l.epoch = 5000
+			for seq := uint64(3); !p.take(l, seq).Overflow; seq += 2 {
+			}
+		},
+	} {
+		p, mesh := wide(), wide()
+		p.take(onlySlot(t, 4000), 1)
+		p.take(onlySlot(t, 5000), 1)
+		forget(p)
+		mesh.take(onlySlot(t, 3000), 1)
+		if p.Quarantined() || len(p.view.Metas()) != 0 {
+			t.Fatalf("%s: %+v", name, p.Context())
+		}
+		if out := p.joinAll(t, mesh.cutAll(t), 60_002); !out.Stale {
+			t.Fatalf("%s: an older process came back: %+v", name, out)
+		}
+		settleAll(t, []*peer{p, mesh}, 60_002)
+		if at := p.Epoch(); at < 5000 || mesh.Epoch() != at {
+			t.Fatalf("%s: the mesh is at %d, the peer at %d", name, mesh.Epoch(), at)
+		}
+		mesh.takeAt(onlySlot(t, 7000), 120_000, 1)
+		settleAll(t, []*peer{p, mesh}, 120_000)
+		checkEqual(t, []*peer{p, mesh})
+		if p.Epoch() != 7000 || len(p.view.Metas()) != 1 {
+			t.Fatalf("%s: ended at %+v", name, p.Context())
+		}
 	}
 }
 

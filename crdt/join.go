@@ -41,9 +41,9 @@ func (s *Stream) BeginJoin(snap *Snapshot, nowMs int64) (*Joining, error) {
 	j.x = newIncarnation(c.Epoch, c.Anchor, nil)
 	j.x.floor, j.x.voids, j.x.base = c.Floor, slices.Clone(spans(c.Voids)), snap.Base
 	switch {
-	case c.Epoch < s.fence:
+	case c.Epoch < s.Epoch():
 		j.out.Stale = true
-	case s.quarantined && c.Epoch <= max(s.fence, s.ignored):
+	case s.quarantined && c.Epoch <= max(s.Epoch(), s.ignored):
 		j.out.Quarantined = true
 	case s.cur != nil && c.Epoch == s.cur.epoch && !j.worthLoading():
 		j.out = s.Apply(snap.above(), nowMs)
@@ -154,7 +154,7 @@ func (j *Joining) finish(nowMs int64) error {
 	j.fill()
 	known := s.cur
 	switch {
-	case c.Epoch < s.fence:
+	case c.Epoch < s.Epoch():
 		j.out.Stale = true
 		s.drop(x)
 		return nil

@@ -252,7 +252,7 @@ func (p *peer) push(t rapid.TB, q *peer, maxBytes int, nowMs int64) {
 		p.snapshotTo(t, q, nowMs)
 		return
 	}
-	if len(d.Slots)+len(d.Lost) == 0 {
+	if len(d.Slots)+len(d.Lost) == 0 && d.Epoch <= c.Epoch {
 		return
 	}
 	back, rest, err := crdt.DecodeDelta(crdt.AppendDelta(nil, &d))

@@ -46,15 +46,14 @@ type StreamConfig struct {
 type Stream struct {
 	cfg StreamConfig
 
-	cur   *incarnation // nil while nothing is known
-	fence uint64       // highest epoch ever taken; nothing below it comes back (I4)
-	cut   *Cut         // being cut: nothing of cur is folded until it ends
-	join  *Joining     // being loaded
-	rest  *Outcome     // of the call whose folding is not at its end (I12)
+	cur  *incarnation // nil before the first epoch; of the highest one ever taken (I4)
+	cut  *Cut         // being cut: nothing of cur is folded until it ends
+	join *Joining     // being loaded
+	rest *Outcome     // of the call whose folding is not at its end (I12)
 
 	bumps       []int64 // ms of epoch changes within the last minute
 	quarantined bool
-	ignored     uint64 // highest epoch that came in quarantine; counted, not fenced
+	ignored     uint64 // highest epoch that came in quarantine; counted, not taken
 }
 
 // NewStream makes a stream that knows nothing.
@@ -159,8 +158,7 @@ func (s *Stream) settled(out *Outcome) {
 	x := s.cur
 	if s.over(x) {
 		// Invariant I7: a peer over its limits never declares losses.
-		s.drop(x)
-		s.cur, s.cut = nil, nil
+		s.Forget()
 		out.Overflow = true
 		return
 	}
@@ -216,34 +214,43 @@ func (x *incarnation) free() {
 	*x = incarnation{epoch: x.epoch}
 }
 
-// Forget drops everything: state and context. An epoch below the
-// highest one seen stays ignored.
+// Forget drops everything but the name of the process: an empty incarnation of
+// the epoch is left. So digests tell it, and who missed it does not name a
+// process below it, which this peer would refuse for ever.
 func (s *Stream) Forget() {
+	s.giveUp()
+	if x := s.cur; x != nil {
+		s.replace(newIncarnation(x.epoch, x.anchor, s.cfg.Open(x.epoch)))
+	}
+}
+
+// Close drops the stream for good. It must not be used again.
+func (s *Stream) Close() {
+	s.giveUp()
 	if s.cur != nil {
 		s.drop(s.cur)
+		s.cur = nil
 	}
+}
+
+// giveUp ends what is under way.
+func (s *Stream) giveUp() {
 	if s.join != nil {
 		s.join.Abort()
 	}
-	s.cur, s.cut, s.rest = nil, nil, nil
+	s.cut, s.rest = nil, nil
 }
-
-// Close forgets the stream for good. It must not be used again.
-func (s *Stream) Close() { s.Forget() }
 
 // ID names the stream.
 func (s *Stream) ID() StreamID { return s.cfg.ID }
 
-// Epoch is that of the present incarnation; 0 while nothing is known.
+// Epoch is the highest ever taken; 0 while nothing is known.
 func (s *Stream) Epoch() uint64 {
 	if s.cur == nil {
 		return 0
 	}
 	return s.cur.epoch
 }
-
-// Fence is the highest epoch ever taken: nothing below it comes back.
-func (s *Stream) Fence() uint64 { return s.fence }
 
 // Last is the highest known slot and the engine's time of it (microseconds);
 // zeros while nothing is known.

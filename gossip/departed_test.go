@@ -50,7 +50,7 @@ func TestRemovedReplicasStayRemoved(t *testing.T) {
 			}
 			n.Run(int64(rapid.IntRange(0, 6_000).Draw(t, "ms")))
 			unwanted[i][leaves.Stream] = true
-			n.Nodes()[i].State.Forget(leaves.Stream)
+			n.Nodes()[i].State.Remove(leaves.Stream)
 			if rapid.Bool().Draw(t, "more batches") {
 				stays.Ingest(n.Nodes()[0], true, stays.Emit(3)...)
 			}
@@ -164,7 +164,7 @@ func TestADivergenceLeavesWithItsStream(t *testing.T) {
 		t.Fatal("no divergence")
 	}
 	wanted = false
-	nodes[1].State.Forget(e.Stream)
+	nodes[1].State.Remove(e.Stream)
 	n.Run(5_000)
 	if d := nodes[1].Core.Stats().Divergent; d > 0 {
 		t.Errorf("%d streams are held for divergent that were forgotten", d)

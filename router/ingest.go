@@ -201,7 +201,7 @@ func (g *follower) stopAll() {
 // Prior tells a subscriber what the mesh knows of its stream.
 func (g *follower) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
 	p, ok := g.peer.index.Prior(id)
-	return kvevents.Prior{Epoch: p.Epoch, Fence: p.Fence, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS}, ok
+	return kvevents.Prior{Epoch: p.Epoch, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS}, ok
 }
 
 // Deliver is the event path: engine's slots -> index -> mesh.

@@ -164,11 +164,11 @@ func (f *follower) tick() { f.step(follow.Tick{}) }
 func (f *follower) step(ev follow.Event) {
 	p, now := f.peer, f.peer.now()
 	k, _ := p.index.Prior(f.engine.stream)
-	prior := follow.Prior{Epoch: k.Epoch, Fence: k.Fence, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS}
+	prior := follow.Prior{Epoch: k.Epoch, Anchor: k.Anchor, Floor: k.Floor, LastSeq: k.Last, LastTS: k.LastTS}
 	before := f.track.Epoch()
 	out := f.track.Step(now-f.began, prior, ev)
 	if f.track.Epoch() != before {
-		f.knew = max(k.Epoch, k.Fence)
+		f.knew = k.Epoch
 	}
 	p.run.oneName(f, before, &prior, &out)
 	if out.Opened {

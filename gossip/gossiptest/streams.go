@@ -91,6 +91,14 @@ func (s *streams) Forget(id crdt.StreamID) {
 	}
 }
 
+// Remove forgets a stream that left, its name too.
+func (s *streams) Remove(id crdt.StreamID) {
+	if st := s.streams[id]; st != nil {
+		st.Close()
+		delete(s.streams, id)
+	}
+}
+
 // Cut cuts a snapshot; nil if nothing is known.
 func (s *streams) Cut(id crdt.StreamID) *crdt.Snapshot {
 	st := s.known(id)
@@ -118,7 +126,7 @@ func (s *streams) Join(snap *crdt.Snapshot, nowMs int64) error {
 	return err
 }
 
-// Tick lets the streams' shadows and quarantines end.
+// Tick lets the streams' quarantines end.
 func (s *streams) Tick(nowMs int64) {
 	for _, st := range s.streams {
 		st.Tick(nowMs)

@@ -122,7 +122,7 @@ func (x *Index) relieve() {
 		most := int64(-1)
 		for _, id := range slices.Sorted(maps.Keys(x.streams)) {
 			s := x.streams[id]
-			if b := blocksOf(s); b != nil && int64(b.sum.Count)-int64(b.was) > most {
+			if b := blocksOf(s); b.count64() > 0 && int64(b.sum.Count)-int64(b.was) > most {
 				worst, most = s, int64(b.sum.Count)-int64(b.was)
 			}
 		}

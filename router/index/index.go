@@ -273,7 +273,6 @@ type Prior struct {
 	Floor  uint64
 	Last   uint64 // highest known slot
 	LastTS int64  // its engine time, microseconds
-	Fence  uint64 // no epoch below it is taken; also while nothing else is known
 }
 
 // Prior returns what is known; ok is false if nothing is.
@@ -284,11 +283,11 @@ func (x *Index) Prior(id crdt.StreamID) (p Prior, ok bool) {
 		return Prior{}, false
 	}
 	if s.Epoch() == 0 {
-		return Prior{Fence: s.Fence()}, false
+		return Prior{}, false
 	}
 	anchor, floor := s.Reach()
 	last, ts := s.Last()
-	p = Prior{Epoch: s.Epoch(), Anchor: anchor, Floor: floor, LastTS: ts, Fence: s.Fence()}
+	p = Prior{Epoch: s.Epoch(), Anchor: anchor, Floor: floor, LastTS: ts}
 	if p.Last = last; floor >= anchor {
 		p.Last = max(last, floor)
 	}

@@ -244,11 +244,11 @@ func (p *Poller) event(e *TRTEvent, at time.Time) {
 func (p *Poller) settle(r *pollRank, seq uint64, at time.Time) {
 	prior, known := p.cfg.Sink.Prior(r.stream)
 	switch {
-	case r.epoch == 0 && known && prior.Epoch != 0 && seq == prior.LastSeq+1:
+	case r.epoch == 0 && known && prior.LastSeq != 0 && seq == prior.LastSeq+1:
 		r.epoch, r.anchor, r.last = prior.Epoch, prior.Anchor, prior.LastSeq
 	case r.epoch == 0 || seq <= r.last || r.doubt && seq != r.last+1:
 		p.flush(-1, r, at)
-		highest := max(prior.Epoch, prior.Fence, r.epoch)
+		highest := max(prior.Epoch, r.epoch)
 		epoch := max(follow.Name(highest, uint64(at.UnixMilli())), highest+1)
 		p.cfg.Logger.Info("new incarnation", "stream", string(r.stream), "epoch", epoch)
 		*r = pollRank{stream: r.stream, epoch: epoch, anchor: seq, window: r.window, perWindow: r.perWindow, missed: r.missed}

@@ -134,9 +134,11 @@ func TestPollerFollowsNoRedirect(t *testing.T) {
 // the very next event. Behind a hole it may be another process, whose blocks
 // would stand beside those of the one before.
 func TestPollerTakesOver(t *testing.T) {
-	for id, same := range map[int]bool{9: true, 11: false, 3: false} {
+	for id, same := range map[int]bool{9: true, 11: false, 3: false, 0: false} {
 		sink := newRecordSink()
-		sink.prior = Prior{Epoch: 50, Anchor: 1, LastSeq: 9}
+		if sink.prior = (Prior{Epoch: 50, Anchor: 1, LastSeq: 9}); id == 0 {
+			sink.prior.LastSeq = 0 // only its name is known: this may be the first event of any process
+		}
 		p := newTestPoller(t, trtServer(t, list(trtStored(id, 100, "5", 6, 32))).URL, sink)
 		if err := p.Poll(context.Background()); err != nil {
 			t.Fatal(err)

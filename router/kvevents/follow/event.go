@@ -6,15 +6,11 @@ import "github.com/banyan-llm/banyan/crdt"
 // from this peer's own connection.
 type Prior struct {
 	Epoch   uint64 // 0: the mesh knows nothing
-	Fence   uint64 // no epoch below it is taken, also while nothing is known
 	Anchor  uint64
 	Floor   uint64
-	LastSeq uint64 // highest known slot
+	LastSeq uint64 // highest known slot; 0: of the process only its name is known
 	LastTS  int64  // its engine time, microseconds
 }
-
-// highest is the highest epoch that the mesh took.
-func (p *Prior) highest() uint64 { return max(p.Epoch, p.Fence) }
 
 // last is the mesh's last slot.
 func (p *Prior) last() slotTime { return slotTime{p.LastSeq, p.LastTS} }

@@ -208,7 +208,7 @@ func (w *world) playBack(o *owner) {
 // step feeds one event and does what comes of it.
 func (w *world) step(o *owner, ev Event) {
 	c := o.stream.Context()
-	prior := Prior{Epoch: c.Epoch, Fence: o.stream.Fence(), Anchor: c.Anchor, Floor: c.Floor}
+	prior := Prior{Epoch: c.Epoch, Anchor: c.Anchor, Floor: c.Floor}
 	prior.LastSeq, prior.LastTS = o.stream.Last()
 	out := o.tracker.Step(w.now, prior, ev)
 	for i := range out.Deliver {
@@ -407,7 +407,7 @@ func (w *world) key() uint64 {
 		for _, s := range t.seek.held {
 			fmt.Fprint(h, s.Seq, s.TS)
 		}
-		fmt.Fprint(h, "|", o.conn, o.asked, o.replay != nil, o.lost, o.stream.Digest(), o.stream.Fence(), o.stream.Quarantined())
+		fmt.Fprint(h, "|", o.conn, o.asked, o.replay != nil, o.lost, o.stream.Digest(), o.stream.Quarantined())
 		if o.replay != nil {
 			fmt.Fprint(h, *o.replay)
 		}

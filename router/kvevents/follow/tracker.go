@@ -146,7 +146,7 @@ func (t *Tracker) heed() {
 	switch p := &t.prior; {
 	case p.Epoch == t.inc.epoch && t.inc.anchor > p.Anchor && p.LastSeq > 0:
 		t.inc.anchor = max(p.Anchor, 1) // its holes are ours to settle
-	case p.highest() <= t.inc.epoch:
+	case p.Epoch <= t.inc.epoch:
 	case t.start != 0 && StartOf(p.Epoch) == t.start:
 		t.adopt()
 		t.catchUp()
@@ -159,7 +159,7 @@ func (t *Tracker) heed() {
 // so far came over the connection before, perhaps from another process.
 func (t *Tracker) connected() {
 	t.disconnected()
-	t.up, t.known = true, max(t.prior.highest(), t.inc.epoch)
+	t.up, t.known = true, max(t.prior.Epoch, t.inc.epoch)
 	if t.phase != Quarantined {
 		t.phase = Asking
 	}
@@ -194,33 +194,34 @@ func (t *Tracker) identified(start uint64) {
 
 // identify decides which incarnation the process at the other end is.
 func (t *Tracker) identify() {
-	known := max(t.prior.highest(), t.inc.epoch)
 	if t.start == 0 {
-		t.verify(known)
+		t.verify()
 		return
 	}
-	switch Name(known, t.start) {
+	switch name := Name(max(t.prior.Epoch, t.inc.epoch), t.start); name {
 	case t.inc.epoch:
 		t.catchUp()
 	case t.prior.Epoch:
 		t.adopt()
 		t.catchUp()
 	default:
-		t.open(Name(known, t.start))
+		t.open(name)
 		t.discover()
 	}
 }
 
-// verify asks for proof that the process is that of the last known slot.
-func (t *Tracker) verify(known uint64) {
+// verify asks for proof that the process is that of the last known slot. Of one
+// of which only the name is known there is none: its first batch may give the
+// same name again.
+func (t *Tracker) verify() {
 	switch {
-	case t.prior.Epoch == known && t.prior.Epoch > t.inc.epoch:
+	case t.prior.Epoch > t.inc.epoch:
 		t.adopt()
 	case t.prior.Epoch == t.inc.epoch && t.prior.LastSeq > t.inc.last.seq:
 		t.inc.last = t.prior.last()
 	}
-	if t.inc.epoch != known || t.inc.last.seq == 0 { // there is nothing to go by, and nothing to spoil
-		t.discover()
+	if t.inc.last.seq == 0 {
+		t.another()
 		return
 	}
 	t.search(Verifying, t.inc.last.seq)
@@ -271,7 +272,7 @@ func (t *Tracker) admit(s crdt.Slot) {
 // can tell whether it is this one.
 func (t *Tracker) meet(s *crdt.Slot) bool {
 	if t.inc.epoch == 0 {
-		known := t.prior.highest()
+		known := t.prior.Epoch
 		if known > t.known {
 			t.hangUp()
 			return false
@@ -326,14 +327,9 @@ func (t *Tracker) adopt() {
 }
 
 // open begins an incarnation that the mesh does not know. False: there were too
-// many, and the stream is in quarantine. A mesh that gave a stream up keeps its
-// name as the fence: the process found again by that name is no other one.
+// many, and the stream is in quarantine.
 func (t *Tracker) open(name uint64) bool {
-	if name == t.prior.Fence && t.prior.Epoch == 0 {
-		t.begins(incarnation{epoch: name})
-		return true
-	}
-	if t.prior.highest() != 0 && !t.allowBump() {
+	if t.prior.Epoch != 0 && !t.allowBump() {
 		return false
 	}
 	t.begins(incarnation{epoch: name})

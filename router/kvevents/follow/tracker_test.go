@@ -77,7 +77,6 @@ func (s *script) learn(out *Output) {
 	if out.Opened {
 		s.prior = Prior{Epoch: out.Epoch}
 	}
-	s.prior.Fence = s.prior.Epoch
 	for _, d := range out.Deliver {
 		if s.prior.Anchor == 0 {
 			s.prior.Anchor = out.Anchor
@@ -142,7 +141,7 @@ func TestColdStartWithoutReplay(t *testing.T) {
 func TestSameStartIsTheSameProcess(t *testing.T) {
 	for _, replay := range []bool{true, false} {
 		s := newScript(t, replay)
-		s.prior = Prior{Epoch: started(1), Fence: started(1), Anchor: 2, Floor: 9, LastSeq: 9, LastTS: slot(7, 9).TS}
+		s.prior = Prior{Epoch: started(1), Anchor: 2, Floor: 9, LastSeq: 9, LastTS: slot(7, 9).TS}
 		s.do(Connected{}, "stop")
 		if replay {
 			s.do(told(1), "replay 9")
@@ -164,7 +163,7 @@ func TestSameStartIsTheSameProcess(t *testing.T) {
 // another start, before its first batch.
 func TestAnotherStartOpensAtOnce(t *testing.T) {
 	s := newScript(t, true)
-	s.prior = Prior{Epoch: started(1), Fence: started(1), Anchor: 1, Floor: 9, LastSeq: 9, LastTS: slot(1, 9).TS}
+	s.prior = Prior{Epoch: started(1), Anchor: 1, Floor: 9, LastSeq: 9, LastTS: slot(1, 9).TS}
 	s.do(Connected{}, "stop")
 	s.do(told(2), opened(started(2))+"; replay 1")
 	s.do(ReplayEnded{true}, "")
@@ -174,7 +173,7 @@ func TestAnotherStartOpensAtOnce(t *testing.T) {
 // An engine's clock is set back by an hour before it restarts.
 func TestALowerStartIsTheNextGeneration(t *testing.T) {
 	s := newScript(t, false)
-	s.prior = Prior{Epoch: started(9), Fence: started(9), Anchor: 1, Floor: 9, LastSeq: 9, LastTS: slot(9, 9).TS}
+	s.prior = Prior{Epoch: started(9), Anchor: 1, Floor: 9, LastSeq: 9, LastTS: slot(9, 9).TS}
 	name := uint64(1)<<48 | started(2)
 	s.do(Connected{}, "stop")
 	s.do(told(2), opened(name))
@@ -237,7 +236,7 @@ func TestAnOutrankedConnectionIsGivenUp(t *testing.T) {
 	s.do(Connected{}, "stop")
 	s.do(told(1), opened(started(1)))
 	s.do(Live{slot(1, 1)}, deliver(started(1), 1, 1))
-	s.prior = Prior{Epoch: started(2), Fence: started(2), Anchor: 1, LastSeq: 1, LastTS: slot(2, 1).TS}
+	s.prior = Prior{Epoch: started(2), Anchor: 1, LastSeq: 1, LastTS: slot(2, 1).TS}
 	s.do(Live{slot(1, 2)}, "stop; hang up")
 	s.do(Connected{}, "stop")
 	s.do(told(2), "")
@@ -251,7 +250,7 @@ func TestAHigherNameOfTheSameStartIsTakenOver(t *testing.T) {
 	s.do(told(1), opened(started(1)))
 	s.do(Live{slot(1, 1)}, deliver(started(1), 1, 1))
 	name := uint64(1)<<48 | started(1)
-	s.prior = Prior{Epoch: name, Fence: name, Anchor: 1, LastSeq: 1, LastTS: slot(1, 1).TS}
+	s.prior = Prior{Epoch: name, Anchor: 1, LastSeq: 1, LastTS: slot(1, 1).TS}
 	s.do(Live{slot(1, 2)}, deliver(name, 1, 2))
 }
 
@@ -279,7 +278,7 @@ func TestProcessesThatAlternateAreQuarantined(t *testing.T) {
 // An engine that does not tell its start is believed to be the one before only
 // if its replay, or the live stream, brings the last batch known.
 func TestSilentEngineIsVerified(t *testing.T) {
-	known := Prior{Epoch: named(1, 1), Fence: named(1, 1), Anchor: 1, Floor: 9, LastSeq: 9, LastTS: slot(1, 9).TS}
+	known := Prior{Epoch: named(1, 1), Anchor: 1, Floor: 9, LastSeq: 9, LastTS: slot(1, 9).TS}
 	for name, play := range map[string]func(s *script){
 		"its replay has it": func(s *script) {
 			s.do(Replayed{slot(1, 9)}, deliver(named(1, 1), 1, 9))
@@ -317,7 +316,7 @@ func TestSilentEngineIsVerified(t *testing.T) {
 		},
 		"the mesh found another process meanwhile": func(s *script) {
 			s.do(ReplayEnded{true}, "replay 1")
-			s.prior = Prior{Epoch: named(3, 1), Fence: named(3, 1)}
+			s.prior = Prior{Epoch: named(3, 1)}
 			s.do(Replayed{slot(2, 1)}, "stop; hang up")
 		},
 	} {
@@ -428,8 +427,8 @@ func TestWaitingForTheStartIsBounded(t *testing.T) {
 	}
 }
 
-// TestAForgottenNameIsNoNewOne: a mesh that gave a stream up keeps its epoch as a
-// fence. Who finds the process again gives it the same name, by its start or by
+// TestAForgottenNameIsNoNewOne: a mesh that gave a stream up keeps its epoch.
+// Who finds the process again gives it the same name, by its start or by
 // the batch that once gave it; nothing is opened and no restart is counted.
 func TestAForgottenNameIsNoNewOne(t *testing.T) {
 	first := crdt.Slot{Seq: 1, TS: 29_000}
@@ -443,9 +442,12 @@ func TestAForgottenNameIsNoNewOne(t *testing.T) {
 		if out, _ := find(Prior{}); !out.Opened || out.Epoch != 29 || len(out.Deliver) != 1 {
 			t.Fatalf("%+v", out)
 		}
-		out, stats := find(Prior{Fence: 29})
+		out, stats := find(Prior{Epoch: 29, Anchor: 1})
 		if out.Opened || out.Epoch != 29 || len(out.Deliver) != 1 || stats.Restarts != 0 {
 			t.Errorf("start %d: %+v, %+v", start, out, stats)
+		}
+		if out, _ = find(Prior{Epoch: 28, Anchor: 1}); !out.Opened || out.Epoch != 29 || len(out.Deliver) != 1 {
+			t.Errorf("start %d: another one of which only the name is left: %+v", start, out)
 		}
 	}
 }
@@ -463,7 +465,7 @@ func TestSurvivesLies(t *testing.T) {
 		})
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now += rapid.Int64Range(0, 3000).Draw(t, "ms")
-			prior := Prior{Fence: top}
+			prior := Prior{Epoch: top}
 			if rapid.Bool().Draw(t, "mesh") {
 				s := lie.Draw(t, "prior")
 				prior = Prior{Epoch: max(top, rapid.Uint64Range(1, 40).Draw(t, "epoch")), Anchor: rapid.Uint64Range(1, s.Seq).Draw(t, "anchor"), LastSeq: s.Seq, LastTS: s.TS}
@@ -494,8 +496,8 @@ func TestSurvivesLies(t *testing.T) {
 					t.Fatalf("delivered slot %d below anchor %d of epoch %d", s.Seq, out.Anchor, out.Epoch)
 				}
 			}
-			if out.Opened && out.Epoch <= max(prior.Epoch, prior.Fence) {
-				t.Fatalf("opened %d, the mesh is at %d", out.Epoch, max(prior.Epoch, prior.Fence))
+			if out.Opened && out.Epoch <= prior.Epoch {
+				t.Fatalf("opened %d, the mesh is at %d", out.Epoch, prior.Epoch)
 			}
 			if len(out.Deliver) > 0 {
 				top = max(top, out.Epoch)
