@@ -75,6 +75,15 @@ func withOperator(r *http.Request, name string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), operatorKey{}, name))
 }
 
+// tellIntent logs what an operator did; a warning is one in the log too.
+func (op *operators) tellIntent(replica, verb, by, warning string) {
+	if warning != "" {
+		op.log.Warn("an operator drained the last replica of a model", "replica", replica, "by", by, "warning", warning)
+		return
+	}
+	op.log.Info("an operator "+verb+"ed a replica", "replica", replica, "by", by)
+}
+
 // serveIntent drains or undrains a replica, mesh-wide. The answer warns of the
 // last one of a model; who asks with force=false is refused it.
 func (op *operators) serveIntent(w http.ResponseWriter, r *http.Request) {
@@ -100,6 +109,6 @@ func (op *operators) serveIntent(w http.ResponseWriter, r *http.Request) {
 	}
 	op.loads.SetIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
 	op.mesh.intentChanged()
-	op.log.Info("operator intent", "replica", name, "action", verb, "by", operatorOf(r), "warning", said["warning"])
+	op.tellIntent(name, verb, operatorOf(r), said["warning"])
 	writeJSON(w, http.StatusOK, said)
 }

@@ -209,7 +209,7 @@ func TestMissingRolesAreTold(t *testing.T) {
 		says  string
 	}{
 		"off":             {false, []string{"both"}, ""},
-		"off with decode": {false, []string{"both", "decode"}, "decode of role: decode get no requests"},
+		"off with decode": {false, []string{"both", "decode"}, "no requests go to replicas of role: decode while routing.disaggregate.mode is off: decode"},
 		"on":              {true, []string{"prefill", "decode"}, ""},
 		"no prefill":      {true, []string{"both", "decode"}, "no replica has role: prefill"},
 		"neither":         {true, []string{"both"}, "no replica has role: prefill nor role: decode"},

@@ -102,7 +102,7 @@ func (p *Peer) live(ctx context.Context) error {
 	serve("http.listen", public, p.public)
 	serve("admin.listen", admin, p.admin)
 	p.readiness.serving.Store(true)
-	p.log.Info("peer started", "name", p.name, "http", p.public.Addr(), "admin", p.admin.Addr(), "mesh", p.mesh.address(), "policy", p.rules.config().Policy)
+	p.log.Info("peer started", "name", p.name, "http", p.public.Addr().String(), "admin", p.admin.Addr().String(), "mesh", p.mesh.address(), "policy", p.rules.config().Policy)
 
 	select {
 	case <-ctx.Done():

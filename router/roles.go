@@ -31,7 +31,7 @@ func roleProblems(mode string, on bool, replicas []*fleet.Replica) (out []consol
 		})
 	case !on && len(has["decode"]) > 0:
 		out = append(out, console.Problem{
-			Text: listed(has["decode"]) + " of role: decode get no requests, for routing.disaggregate.mode is off",
+			Text: "no requests go to replicas of role: decode while routing.disaggregate.mode is off: " + listed(has["decode"]),
 			Help: "Set the mode to threshold or conditional, or leave the role out",
 		})
 	}

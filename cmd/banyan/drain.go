@@ -83,7 +83,7 @@ func waitIdle(ctx context.Context, admin *adminClient, name string, wait time.Du
 			fmt.Fprintf(stdout, "nothing is in flight at %s: it can be stopped\n", name)
 			return nil
 		}
-		if time.Now().After(deadline) {
+		if n > 0 && time.Now().After(deadline) {
 			fmt.Fprintf(stdout, "still in flight at %s after %s: %d\n", name, wait, n)
 			return errCheck
 		}

@@ -132,6 +132,10 @@ func TestDrainingIsSafe(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 	peers[0].say([]message{{"user", "Hello."}}) // no other can take it
+	eventually(t, "the check says so", func() bool {
+		text, _ := said(t, "status", "--peer", admin, "--check")
+		return strings.Contains(text, "no other replica serves m, so its requests still go there")
+	})
 	for _, p := range peers {
 		p.stop()
 	}

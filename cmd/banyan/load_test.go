@@ -170,8 +170,10 @@ func TestEveryFaultOfACommandLineIsTold(t *testing.T) {
 	}{
 		{
 			[]string{"serve", "--nope", "3", "--grid", "x", "--polcy=ttft", "---y", "--policy", "foo", "--drain.delay"},
-			[]string{"not defined: --nope", "not defined: --polcy", "bad flag syntax: ---y", "needs an argument: --drain.delay", "grid: ", `"foo"`, "mesh.key", "see banyan serve --help"},
+			[]string{"not defined: --nope\n", "not defined: --polcy, did you mean --policy?", "bad flag syntax: ---y", "needs an argument: --drain.delay", "grid: ", `"foo"`, "mesh.key", "see banyan serve --help"},
 		},
+		{[]string{"serve", "--join", "a:1", "--listen", ":1", "--insecure-msh"}, []string{"--join, did you mean --mesh.join?", "--listen\n", "did you mean --insecure-mesh?"}},
+		{[]string{"status", "--pere", "x"}, []string{"not defined: --pere, did you mean --peer?"}},
 		{[]string{"demo", "--peers", "x", "--seed", "y"}, []string{"for flag --peers", "for flag --seed"}},
 		{
 			[]string{"replica", "--engine", "foo", "--profile", "nope", "--blocks", "-1", "--block-size", "-1", "--max-num-seqs", "-1", "--rank", "-1", "--listen", "x"},

@@ -123,7 +123,7 @@ func usage(w io.Writer) {
 	fmt.Fprintln(w, "banyan: a router mesh for LLM inference")
 	fmt.Fprintln(w)
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  banyan %-8s %-58s %s\n", c.name, c.args, c.help)
+		fmt.Fprintf(w, "  banyan %-10s %-58s %s\n", c.name, c.args, c.help)
 	}
 	fmt.Fprintln(w, "\nbanyan COMMAND --help tells more.")
 	fmt.Fprintln(w, "\nexit codes: 0 all is well; 1 it failed, or what was to be checked does not hold; 2 wrong flags or configuration.")
@@ -165,9 +165,29 @@ func parse(fs *flag.FlagSet, args []string) error {
 		case err == nil:
 			return usageError{errors.Join(append(faults, fmt.Errorf("see %s --help", fs.Name()))...)}
 		}
-		faults = append(faults, errors.New(twoDashes.Replace(err.Error())))
+		faults = append(faults, errors.New(twoDashes.Replace(err.Error())+meantFlag(fs, err)))
 		args = behindFault(fs, args)
 	}
+}
+
+// meantFlag suggests a flag in place of one that does not exist: the one setting
+// that it is the last word of, else the one that begins like half of it.
+func meantFlag(fs *flag.FlagSet, err error) string {
+	_, name, unknown := strings.Cut(err.Error(), "provided but not defined: -")
+	if !unknown {
+		return ""
+	}
+	known, settings := map[string]bool{}, []string{}
+	fs.VisitAll(func(f *flag.Flag) {
+		known["--"+f.Name] = true
+		if strings.HasSuffix(f.Name, "."+name) {
+			settings = append(settings, f.Name)
+		}
+	})
+	if len(settings) == 1 {
+		return ", did you mean --" + settings[0] + "?"
+	}
+	return nearest("--"+name, known, len("--")+(len(name)-1)/2)
 }
 
 // twoDashes makes the flag package write flags as people are told to.

@@ -118,16 +118,30 @@ func refusedText(peers []Peer) string {
 	return fmt.Sprintf(" and of this mesh; %d refused", n)
 }
 
-// drainedText names the replicas that an operator drained; that is no trouble.
+// drainedText names the replicas that an operator drained, which is no trouble,
+// and the models that only they serve, whose requests they still get.
 func drainedText(replicas []Replica) string {
-	var names []string
-	for _, r := range replicas {
-		if r.State == "draining" {
-			names = append(names, r.Name)
+	var names, only []string
+	for i := range replicas {
+		r := &replicas[i]
+		if r.State != "draining" {
+			continue
+		}
+		names = append(names, r.Name)
+		for _, m := range r.Models {
+			other := slices.ContainsFunc(replicas, func(o Replica) bool {
+				return o.State == "up" && o.Role == r.Role && slices.Contains(o.Models, m)
+			})
+			if !other && !slices.Contains(only, m) {
+				only = append(only, m)
+			}
 		}
 	}
-	if names == nil {
+	switch {
+	case names == nil:
 		return "no replica is drained"
+	case only != nil:
+		return "drained by an operator: " + strings.Join(names, ", ") + "; no other replica serves " + strings.Join(only, ", ") + ", so its requests still go there"
 	}
 	return "drained by an operator, without new requests: " + strings.Join(names, ", ")
 }
@@ -176,7 +190,7 @@ func seedsText(unjoined int) string {
 	if unjoined == 0 {
 		return "no seed of mesh.join is out of reach"
 	}
-	return fmt.Sprintf("seeds of mesh.join not reached yet: %d", unjoined)
+	return fmt.Sprintf("seeds of mesh.join still being tried: %d", unjoined)
 }
 
 func factsText(divergent int) string {

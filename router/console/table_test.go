@@ -182,6 +182,13 @@ func TestChecksSayWhatFails(t *testing.T) {
 	if err := s.WriteChecks(&out, Look{}); err != nil || strings.Contains(out.String(), "×") || !strings.Contains(out.String(), "all is well, seen from a") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
+	for i := range s.Replicas {
+		s.Replicas[i].State, s.Replicas[i].Models = "draining", []string{"m"}
+	}
+	out.Reset()
+	if err := s.WriteChecks(&out, Look{}); err != nil || !strings.Contains(strings.Join(strings.Fields(out.String()), " "), "no other replica serves m, so its requests still go there") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
 }
 
 // Field names are promises (C1): this list may grow, never change.

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A wait that ends while nothing is in flight any more says so: what has just
+// ended is not "still in flight: 0".
+func TestAWaitEndsWellOnceNothingIsInFlight(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"peer_id":"p","name":"p","replicas":[{"name":"r0","state":"draining"}]}`)
+	}))
+	defer s.Close()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"drain", "--peer", s.Listener.Addr().String(), "--wait", "1ms", "r0"}, &out, &errs)
+	if code != exitOK || !strings.Contains(out.String(), "nothing is in flight at r0") {
+		t.Errorf("exit code %d: %s%s", code, &out, &errs)
+	}
+}
