@@ -5,38 +5,66 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
+// front is where others reach this peer: the listeners and what they answer.
+type front struct {
+	public, admin net.Listener
+	api           atomic.Pointer[proxy.Handler]
+
+	rules     *inForce
+	doors     *doors
+	operators *operators
+	journal   *journal
+	prefixes  *prefixUse
+	ingest    *follower
+	readiness *readiness
+	console   *console.Console
+	metrics   *metrics
+	status    func() *console.Status
+}
+
+// waiting is who waits for admission.
+func (f *front) waiting() proxy.Stats {
+	if h := f.api.Load(); h != nil {
+		return h.Stats()
+	}
+	return proxy.Stats{}
+}
+
 // adminHandler is the admin listener: status, metrics, drain, events by HTTP.
-func (p *Peer) adminHandler() http.Handler {
+func (f *front) adminHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Status()) })
-	mux.HandleFunc("GET /v1/tree", p.serveTree)
-	mux.HandleFunc("GET /v1/requests", p.journal.serveRequests)
-	mux.HandleFunc("GET /v1/requests/{id}", p.journal.serveRequest)
-	mux.HandleFunc("POST /v1/replicas/{id...}", p.operators.serveIntent)
-	mux.HandleFunc("POST "+eventsPath, p.serveEvents)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(f.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, f.status()) })
+	mux.HandleFunc("GET /v1/tree", f.prefixes.serveTree)
+	mux.HandleFunc("GET /v1/requests", f.journal.serveRequests)
+	mux.HandleFunc("GET /v1/requests/{id}", f.journal.serveRequest)
+	mux.HandleFunc("POST /v1/replicas/{id...}", f.operators.serveIntent)
+	mux.HandleFunc("POST "+eventsPath, f.ingest.serveEvents)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", p.readiness.serveReady)
+	mux.HandleFunc("GET /readyz", f.readiness.serveReady)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	page := p.console.Handler()
+	page := f.console.Handler()
 	for _, pattern := range []string{"GET /{$}", "GET /console/", "GET /request", "GET /runbook", "GET /v1/watch", "GET /v1/decisions"} {
 		mux.Handle(pattern, page)
 	}
-	guarded := p.doors.guardAdmin(mux)
-	if p.rules.config().Admin.TLS.ClientCA != "" {
-		return exempt(healthPaths, p.doors.needCertificate("admin", guarded), guarded)
+	guarded := f.doors.guardAdmin(mux)
+	if f.rules.config().Admin.TLS.ClientCA != "" {
+		return exempt(healthPaths, f.doors.needCertificate("admin", guarded), guarded)
 	}
 	return guarded
 }
@@ -47,20 +75,20 @@ func (p *Peer) adminHandler() http.Handler {
 var engineHealth = []string{"/health", "/ping"}
 
 // publicHandler is the listener of clients.
-func (p *Peer) publicHandler(api http.Handler) http.Handler {
+func (f *front) publicHandler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", p.readiness.serveReady)
+	mux.HandleFunc("GET /readyz", f.readiness.serveReady)
 	for _, path := range engineHealth {
-		mux.HandleFunc(path, p.readiness.serveReady)
+		mux.HandleFunc(path, f.readiness.serveReady)
 	}
-	api = p.doors.guardClients(api)
-	if p.rules.config().HTTP.TLS.ClientCA != "" {
-		api = p.doors.needCertificate("http", api)
+	api = f.doors.guardClients(api)
+	if f.rules.config().HTTP.TLS.ClientCA != "" {
+		api = f.doors.needCertificate("http", api)
 	}
 	// No ServeMux chooses between them: it answers paths like //v1/models with
 	// redirects in HTML.
-	return proxy.Closing(p.readiness.draining.Load, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return proxy.Closing(f.readiness.draining.Load, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/healthz", "/readyz", "/health", "/ping":
 			mux.ServeHTTP(w, r)
@@ -71,7 +99,7 @@ func (p *Peer) publicHandler(api http.Handler) http.Handler {
 }
 
 // serveTree lists the most shared prefixes: keys and counts, never text.
-func (p *Peer) serveTree(w http.ResponseWriter, r *http.Request) {
+func (u *prefixUse) serveTree(w http.ResponseWriter, r *http.Request) {
 	top := 20
 	if text := r.URL.Query().Get("top"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -81,7 +109,7 @@ func (p *Peer) serveTree(w http.ResponseWriter, r *http.Request) {
 		}
 		top = n
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"prefixes": p.prefixes(top)})
+	writeJSON(w, http.StatusOK, map[string]any{"prefixes": u.top(top)})
 }
 
 // splitLast cuts "name/with/slashes/verb" at its last slash.

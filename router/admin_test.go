@@ -40,7 +40,7 @@ func call(t *testing.T, method, url, token, body, holds string) (status int, kin
 // TestPromisedPathsAnswer: both listeners, as scripts know them.
 func TestPromisedPathsAnswer(t *testing.T) {
 	p := bounded(t, func(*Config) {})
-	admin, public := "http://"+p.admin.Addr().String(), "http://"+p.public.Addr().String()
+	admin, public := "http://"+p.front.admin.Addr().String(), "http://"+p.front.public.Addr().String()
 	for _, c := range []struct{ method, url, kind, holds string }{
 		{"GET", admin + "/metrics", "text/plain", "# HELP"},
 		{"GET", admin + "/v1/status", "application/json", `"peer_id"`},
@@ -70,7 +70,7 @@ func TestPromisedPathsAnswer(t *testing.T) {
 func TestPathsThatAreNotClean(t *testing.T) {
 	p := bounded(t, func(*Config) {})
 	for _, target := range []string{"//v1/models", "/v1/../metrics", "/v1/./models", "/healthz/", "*"} {
-		c := dial(t, p.public.Addr().String())
+		c := dial(t, p.front.public.Addr().String())
 		_, _ = io.WriteString(c, "GET "+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
@@ -98,7 +98,7 @@ func TestAPolicyOfTheClients(t *testing.T) {
 		{false, "tttf", "ttft", http.StatusOK},
 	} {
 		p := bounded(t, func(cfg *Config) { cfg.HTTP.PolicyOverride = c.allowed })
-		req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+p.public.Addr().String()+"/v1/completions", strings.NewReader(`{"model":"m","prompt":"x"}`))
+		req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+p.front.public.Addr().String()+"/v1/completions", strings.NewReader(`{"model":"m","prompt":"x"}`))
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Banyan-Policy", c.asks)
 		res, err := http.DefaultClient.Do(req)
@@ -118,14 +118,14 @@ func TestEventsByHTTP(t *testing.T) {
 	const body = `{"replica":"r","epoch_ms":1700000000000,"seq":0,"ts":1700000000.5,"events":[
 		{"type":"BlockStored","block_hashes":[1],"parent_block_hash":null,"token_ids":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"block_size":16}]}`
 	off := bounded(t, func(*Config) {})
-	if status, _, text := call(t, "POST", "http://"+off.admin.Addr().String()+eventsPath, "", body, ""); status != http.StatusForbidden {
+	if status, _, text := call(t, "POST", "http://"+off.front.admin.Addr().String()+eventsPath, "", body, ""); status != http.StatusForbidden {
 		t.Errorf("without ingest.token: %d %s", status, text)
 	}
 	p := bounded(t, func(c *Config) {
 		c.Ingest.Token = "secret"
 		c.Replicas = []fleet.Spec{{Name: "r", URL: c.Replicas[0].URL, Engine: "vllm", Model: "m"}}
 	})
-	url := "http://" + p.admin.Addr().String() + eventsPath
+	url := "http://" + p.front.admin.Addr().String() + eventsPath
 	for name, c := range map[string]struct {
 		token, body string
 		status      int

@@ -147,18 +147,18 @@ func (c *capacity) waited(how proxy.Outcome, took time.Duration) {
 }
 
 // queueStatus says who waits for room.
-func (p *Peer) queueStatus() *console.Queue {
-	cfg := p.rules.config()
+func (rep *report) queueStatus() *console.Queue {
+	cfg := rep.rules.config()
 	q := &console.Queue{
 		Concurrency: cfg.Limits.Concurrency, Most: cfg.Limits.Queue, ReplicaLimit: cfg.Admission.ReplicaLimit,
 		EngineQueue: cfg.Admission.EngineQueue, KVLoad: cfg.Admission.KVLoad, Outcomes: map[string]uint64{},
 	}
-	s := p.waiting()
+	s := rep.front.waiting()
 	q.InFlight, q.Waiting, q.Classes, q.Tenants, q.OldestMs = s.InFlight, s.Queued, s.Classes, s.Tenants, s.Oldest.Milliseconds()
 	for _, how := range proxy.Outcomes {
-		q.Outcomes[string(how)] = counterValue(p.metrics.waits.WithLabelValues(string(how)))
+		q.Outcomes[string(how)] = counterValue(rep.metrics.waits.WithLabelValues(string(how)))
 	}
-	q.WaitMs = quantiles(p.metrics.queueWait)
+	q.WaitMs = quantiles(rep.metrics.queueWait)
 	return q
 }
 

@@ -45,7 +45,7 @@ func TestRequestsWaitWhileReplicasAreFull(t *testing.T) {
 			cfg.Replicas[i].Role = "both"
 		}
 	})
-	d.peer.api.Store(d.api)
+	d.peer.front.api.Store(d.api)
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -59,19 +59,19 @@ func TestRequestsWaitWhileReplicasAreFull(t *testing.T) {
 		defer mu.Unlock()
 		return now["a"] == 2 && now["b"] == 2 && d.api.Stats().Queued == 16
 	})
-	if q := d.peer.queueStatus(); q.Waiting != 16 || q.Classes[1] != 16 || q.InFlight != 4 || q.Tenants != 1 {
+	if q := d.peer.report.queueStatus(); q.Waiting != 16 || q.Classes[1] != 16 || q.InFlight != 4 || q.Tenants != 1 {
 		t.Errorf("%+v", q)
 	}
 	// Two that are let in at once may choose one place: then one of them goes back
 	// to the front of the line and is let in again. So it may have been with the
 	// four that run, and may be with those that wait.
-	before := d.peer.queueStatus().Outcomes["admitted"]
+	before := d.peer.report.queueStatus().Outcomes["admitted"]
 	close(hold)
 	wg.Wait()
 	if most > 2 {
 		t.Errorf("%d at one replica", most)
 	}
-	q := d.peer.queueStatus()
+	q := d.peer.report.queueStatus()
 	if q.Waiting != 0 || q.Outcomes["admitted"]-before < 16 || q.Refused() != 0 {
 		t.Errorf("%+v", q)
 	}
@@ -110,7 +110,7 @@ func TestAWaitEndsWhenReplicasAreGone(t *testing.T) {
 			cfg.Replicas = cfg.Replicas[:1]
 			cfg.Replicas[0].Role = "both"
 		})
-	d.peer.api.Store(d.api)
+	d.peer.front.api.Store(d.api)
 	results := make(chan string, 2)
 	for range 2 {
 		go func() {

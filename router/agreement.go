@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
 )
 
 // What all peers of a mesh must agree on is one number in every hello. Its parts
@@ -22,10 +23,9 @@ const (
 func part(print uint64, at, bits int) uint64 { return print >> at & (1<<bits - 1) }
 
 // fingerprint is what all peers of a mesh must agree on.
-func (p *Peer) fingerprint() uint64 {
-	c := p.rules.config()
+func fingerprint(c *Config, hasher *radix.Hasher) uint64 {
 	predictions := uint64(c.Limits.Predictions) * 0x9e3779b97f4a7c15 >> (64 - predictionBits)
-	return uint64(uint32(p.hasher.Fingerprint())) |
+	return uint64(uint32(hasher.Fingerprint())) |
 		uint64(crdt.SlotVersion)&(1<<slotBits-1)<<slotAt | uint64(c.Grid)&(1<<gridBits-1)<<gridAt | predictions<<predictionAt
 }
 

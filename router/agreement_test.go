@@ -7,7 +7,10 @@ import (
 
 func TestWhoRefusesAnotherPeerSaysWhatDiffers(t *testing.T) {
 	secret := fileOf(t, strings.Repeat("s", 32))
-	print := func(change func(*Config)) uint64 { return quietPeer(t, change).fingerprint() }
+	print := func(change func(*Config)) uint64 {
+		p := quietPeer(t, change)
+		return fingerprint(p.rules.config(), p.path.directory.hasher)
+	}
 	own := print(func(*Config) {})
 	if differs(own, print(func(c *Config) { c.Policy = "random" })) != "" {
 		t.Error("the policy is no matter of the mesh")

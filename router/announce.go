@@ -22,11 +22,9 @@ func announce(ctx context.Context, a *pick.Announcer) {
 	}
 }
 
-// announced tells the mesh, and the page's use of prefixes, of the blocks that
-// a dispatch will leave.
-func (p *Peer) announced(n *pick.Notice) {
-	p.mesh.predicted()
+// note remembers what a dispatch found cached.
+func (u *prefixUse) note(n *pick.Notice) {
 	if n.Hit >= 0 {
-		p.hits.add(n.Chain.Root, n.Chain.Keys, n.Hit)
+		u.hits.add(n.Chain.Root, n.Chain.Keys, n.Hit)
 	}
 }

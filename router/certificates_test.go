@@ -142,7 +142,7 @@ func serial(t *testing.T, client *http.Client, url string) int64 {
 func exposed(t *testing.T, p *Peer, series string) float64 {
 	t.Helper()
 	w := httptest.NewRecorder()
-	p.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
+	p.front.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
 	for line := range strings.Lines(w.Body.String()) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
 			v, err := strconv.ParseFloat(text, 64)
@@ -163,7 +163,7 @@ func TestCertificatesRotateUnderTraffic(t *testing.T) {
 	ca.issue(cert, key, 10, hour)
 	both := TLSConfig{Cert: cert, Key: key}
 	p := runningPeer(t, Source{}, func(c *Config) { c.HTTP.TLS, c.Admin.TLS = both, both })
-	public, admin := "https://"+p.public.Addr().String()+"/healthz", "https://"+p.admin.Addr().String()+"/v1/status"
+	public, admin := "https://"+p.front.public.Addr().String()+"/healthz", "https://"+p.front.admin.Addr().String()+"/v1/status"
 
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -237,7 +237,7 @@ func TestOldTLSAndPlainHTTPAreRefused(t *testing.T) {
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	ca.issue(cert, key, 1, time.Now().Add(time.Hour))
 	p := runningPeer(t, Source{}, func(c *Config) { c.HTTP.TLS = TLSConfig{Cert: cert, Key: key} })
-	address := p.public.Addr().String()
+	address := p.front.public.Addr().String()
 	for version, ok := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		client := ca.client(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, version })
 		res, err := client.Get("https://" + address + "/healthz")
@@ -276,7 +276,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	with := TLSConfig{Cert: file("cert"), Key: file("key"), ClientCA: ca.path}
 	p := runningPeer(t, Source{}, func(c *Config) { c.HTTP.TLS, c.Admin.TLS = with, with })
-	public, admin := "https://"+p.public.Addr().String(), "https://"+p.admin.Addr().String()
+	public, admin := "https://"+p.front.public.Addr().String(), "https://"+p.front.admin.Addr().String()
 	known, nobody, strange := ca.client(pair("client", "client-key")), ca.client(nil), ca.client(pair("strange", "strange-key"))
 	for _, tc := range []struct {
 		client *http.Client

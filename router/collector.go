@@ -102,7 +102,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, f := range p.census.discovery {
 		gauge(c.discovery, oneIf(f.trouble() == ""), f.source)
 	}
-	advised, _ := p.advise()
+	advised, _ := p.report.advise()
 	gauge(c.advised, advised)
 	st := p.index.Stats()
 	gauge(c.facts, float64(st.Facts))
@@ -116,12 +116,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.fullTotal, prometheus.CounterValue, float64(st.GivenUp[cause]), string(cause))
 	}
 	gauge(c.suspect, float64(st.Suspect))
-	age, _ := p.view.viewAge()
+	age, _ := p.path.view.viewAge()
 	gauge(c.viewAge, age/1000)
 	ready, _ := p.readiness.ready()
 	gauge(c.ready, oneIf(ready))
 	gauge(c.drained, oneIf(p.readiness.draining.Load()))
-	waiting := p.waiting()
+	waiting := p.front.waiting()
 	if p.tracing != nil {
 		s := p.tracing.Stats()
 		for outcome, n := range map[string]uint64{"exported": s.Exported, "failed": s.Failed, "dropped": s.Dropped} {
@@ -148,7 +148,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.queueClass, float64(n), strconv.Itoa(class))
 	}
 	gauge(c.config, float64(p.rules.configHash()))
-	core := p.view.coreStats.Load()
+	core := p.path.view.coreStats.Load()
 	if core == nil {
 		core = &gossip.Stats{}
 	}
@@ -162,7 +162,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counters(c.givenUp, gossip.DropCauses(), core.Dropped)
 	counters(c.rejected, gossip.RejectCauses(), core.Rejected)
 	worst := 0.0
-	if v := p.view.ages.Load(); v != nil {
+	if v := p.path.view.ages.Load(); v != nil {
 		for _, info := range v.list {
 			if off := float64(info.ClockOffset); info.Member && max(off, -off) > max(worst, -worst) {
 				worst = off

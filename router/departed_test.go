@@ -273,7 +273,7 @@ func TestRolloutsLeaveNothing(t *testing.T) {
 		}
 		p.fleet.Set(specs, now)
 		for i, r := range p.fleet.List() {
-			p.directory.markOf(r)
+			p.path.directory.markOf(r)
 			p.index.Apply(&crdt.Delta{Stream: r.Stream, Epoch: 1000, Anchor: 1, Slots: []crdt.Slot{slot}}, p.clock.ms(now))
 			p.index.Predict(r.Stream, &index.Chain{Root: 7, Keys: []radix.Key{radix.Key(i + 1), radix.Key(i + 1000)}}, p.clock.ms(now))
 			c := &load.Cost{Replica: r.Stream}

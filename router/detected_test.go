@@ -51,7 +51,7 @@ func loggingPeer(t *testing.T, log io.Writer, change func(*Config)) *Peer {
 // toldOf is what a policy is told of a replica.
 func toldOf(p *Peer, r *fleet.Replica, now time.Time) policy.Candidate {
 	s := &scratch{prompt: pick.Prompt{Grid: 16}}
-	s.add(r, p.directory.markOf(r))
+	s.add(r, p.path.directory.markOf(r))
 	p.path.picker.Match(&s.prompt, &s.Scratch)
 	p.path.gather(s, now)
 	return s.Cands[0]
@@ -182,7 +182,7 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 		if p.rules.configHash() != hash {
 			t.Errorf("what an engine tells changes the hash of the configuration (%d listed)", listed)
 		}
-		if got := p.fleetProblems(); len(got) != want {
+		if got := p.report.replicas.fleetProblems(); len(got) != want {
 			t.Errorf("%d of 3 ranks are listed: %+v", listed, got)
 		}
 	}

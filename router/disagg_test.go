@@ -290,14 +290,14 @@ func TestAClientThatLeavesCancelsTheLegItIsIn(t *testing.T) {
 
 func TestStatusAdvisesARatio(t *testing.T) {
 	d := newDuo(t, "vllm", says(200, leadAnswer), says(200, decodeAnswer), nil)
-	if s := d.peer.disaggStatus(); s == nil || s.Advised != nil {
+	if s := d.peer.report.disaggStatus(); s == nil || s.Advised != nil {
 		t.Fatalf("%+v", s)
 	}
 	for range 25 {
 		d.ask(plainAsk)
 	}
 	d.idle()
-	s := d.peer.disaggStatus()
+	s := d.peer.report.disaggStatus()
 	if s.Prefill != 1 || s.Decode != 1 || s.Pairs != 25 || s.Whole != 0 || s.Failed != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -305,7 +305,7 @@ func TestStatusAdvisesARatio(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	off := newDuo(t, "vllm", says(200, leadAnswer), says(200, decodeAnswer), func(cfg *Config) { cfg.Routing.Disagg.Mode = policy.DisaggOff })
-	if off.peer.disaggStatus() != nil {
+	if off.peer.report.disaggStatus() != nil {
 		t.Error("off, and shown")
 	}
 }

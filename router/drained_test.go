@@ -58,7 +58,7 @@ func TestTheLastReplicaOfAModelIsDrainedByForceOnly(t *testing.T) {
 	if err := p.mesh.start(); err != nil {
 		t.Fatal(err)
 	}
-	h := p.adminHandler()
+	h := p.front.adminHandler()
 	post := func(path string) (int, string) {
 		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+path, nil)
 		r.Header.Set("Authorization", "Bearer "+secret)

@@ -68,7 +68,7 @@ func TestEnginesCannotSendARouterElsewhere(t *testing.T) {
 	noFollow := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
 	served := map[string]bool{}
 	wait(t, "every replica was asked by probes and by clients", func() bool {
-		res, err := noFollow.Post("http://"+p.public.Addr().String()+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		res, err := noFollow.Post("http://"+p.front.public.Addr().String()+"/v1/chat/completions", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestEnginesCannotSendARouterElsewhere(t *testing.T) {
 	// Events by HTTP name a replica; they do not make one.
 	for _, name := range []string{tr.URL, tr.host(), "http://" + tr.host() + "#0", "nobody"} {
 		event, _ := json.Marshal(map[string]any{"replica": name, "epoch_ms": 1, "seq": 0, "ts": 1, "events": []any{}})
-		req, _ := http.NewRequest(http.MethodPost, "http://"+p.admin.Addr().String()+eventsPath, strings.NewReader(string(event)))
+		req, _ := http.NewRequest(http.MethodPost, "http://"+p.front.admin.Addr().String()+eventsPath, strings.NewReader(string(event)))
 		req.Header.Set("Authorization", "Bearer token")
 		req.Header.Set("Content-Type", "application/json")
 		res, err := http.DefaultClient.Do(req)
@@ -134,7 +134,7 @@ func TestClientsCannotSendARouterElsewhere(t *testing.T) {
 		c.Tokenizer = "text"
 	})
 	wait(t, "the peer is ready", func() bool { ready, _ := p.readiness.ready(); return ready })
-	base := "http://" + p.public.Addr().String()
+	base := "http://" + p.front.public.Addr().String()
 	const path = "/v1/chat/completions"
 	port := regexp.MustCompile("(^|[^0-9a-f])" + strings.Split(tr.host(), ":")[1] + "([^0-9a-f]|$)") // not within a minted id
 	for name, tc := range map[string]struct {

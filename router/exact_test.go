@@ -53,7 +53,7 @@ func TestExactRoutingThatIsOffIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 5 {
-				pr, err := p.prompts.readPrompt(t.Context(), &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
+				pr, err := p.path.prompts.readPrompt(t.Context(), &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
 				if err != nil || pr.keys.Scheme != token.Text {
 					t.Fatalf("%+v, %v", pr, err)
 				}
@@ -63,7 +63,7 @@ func TestExactRoutingThatIsOffIsTold(t *testing.T) {
 			if n := seriesOf(t, reg, "banyan_prompt_keys_total", map[string]string{"model": "m", "rung": "text"}); n != 5 {
 				t.Errorf("%v prompts by text were counted, not 5", n)
 			}
-			keys := p.prompts.keyStatus(p.tokens.Modes())
+			keys := p.path.prompts.keyStatus(p.tokens.Modes())
 			if len(keys) != 1 || keys[0].Model != "m" || keys[0].API != "chat" || keys[0].Exact || keys[0].Off != (c.cure != "") {
 				t.Fatalf("%+v", keys)
 			}

@@ -42,7 +42,7 @@ func (g *follower) fed(r *fleet.Replica) feed {
 	case r.Spec.Kind == fleet.KindPool && r.Spec.Events == "" || r.Spec.Kind == fleet.KindRender || f.Engine == "" || g.misfit(&f) != "":
 		return feed{}
 	case f.Engine == "trtllm":
-		if f.Events == "" && !g.peer.rules.config().Ingest.Poll || !g.polls(r) {
+		if f.Events == "" && !g.rules.config().Ingest.Poll || !g.polls(r) {
 			return feed{}
 		}
 		return feed{how: fedPolled, engine: f.Engine}
@@ -58,7 +58,7 @@ func (g *follower) fed(r *fleet.Replica) feed {
 // came. Of the other engines a page is told for all cache groups together, so
 // their events decide.
 func (g *follower) misfit(f *fleet.Facts) string {
-	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.peer.rules.config().Grid}
+	cfg := kvevents.PackConfig{Engine: kvevents.SGLang, Grid: g.rules.config().Grid}
 	if f.Engine != kvevents.SGLang.String() || f.BlockSize == 0 || cfg.Fits(f.BlockSize) {
 		return ""
 	}
@@ -68,16 +68,16 @@ func (g *follower) misfit(f *fleet.Facts) string {
 // polls reports whether a replica is the lowest listed rank of its URL: one
 // poll drains the events of all ranks.
 func (g *follower) polls(r *fleet.Replica) bool {
-	return !slices.ContainsFunc(g.peer.fleet.List(), func(o *fleet.Replica) bool {
+	return !slices.ContainsFunc(g.fleet.List(), func(o *fleet.Replica) bool {
 		return o.Spec.URL == r.Spec.URL && o.Spec.Rank < r.Spec.Rank
 	})
 }
 
 // source makes what brings a replica's events.
 func (g *follower) source(r *fleet.Replica, way feed) (source, error) {
-	logger := g.peer.log.Named("kvevents")
+	logger := g.log.Named("kvevents")
 	if way.how == fedPolled {
-		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.peer.rules.config().Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger}
+		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.rules.config().Grid, Hasher: g.hasher, Sink: g, Logger: logger}
 		if r.Spec.Credentials != "" {
 			cfg.Header = http.Header{"Authorization": {"Bearer " + r.Spec.Credentials}}
 		}
@@ -93,8 +93,8 @@ func (g *follower) source(r *fleet.Replica, way feed) (source, error) {
 	}
 	return kvevents.NewSubscriber(kvevents.Config{
 		Stream: r.Stream, Engine: engine, Events: way.events, Replay: way.replay, Topic: way.topic,
-		Grid: g.peer.rules.config().Grid, Hasher: g.peer.hasher, Sink: g, Logger: logger,
-		Start: func(ctx context.Context) (uint64, error) { return g.peer.fleet.Started(ctx, r) },
+		Grid: g.rules.config().Grid, Hasher: g.hasher, Sink: g, Logger: logger,
+		Start: func(ctx context.Context) (uint64, error) { return g.fleet.Started(ctx, r) },
 	})
 }
 

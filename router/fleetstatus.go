@@ -9,9 +9,9 @@ import (
 
 // fleetProblems says what an operator should know of how replicas are found
 // and listed.
-func (p *Peer) fleetProblems() []console.Problem {
+func (rep *replicaReport) fleetProblems() []console.Problem {
 	var out []console.Problem
-	for _, f := range p.census.discovery {
+	for _, f := range rep.census.discovery {
 		if why := f.trouble(); why != "" {
 			out = append(out, console.Problem{
 				Text: fmt.Sprintf("Discovery by %s fails: %s", f.source, why), Help: "Replicas stay as it last listed them",
@@ -19,11 +19,11 @@ func (p *Peer) fleetProblems() []console.Problem {
 		}
 	}
 	listed := map[string]int{}
-	for _, r := range p.fleet.List() {
+	for _, r := range rep.fleet.List() {
 		listed[r.Spec.URL]++
 	}
-	for _, r := range p.fleet.List() {
-		st, ok := p.ingest.told(r.Stream)
+	for _, r := range rep.fleet.List() {
+		st, ok := rep.ingest.told(r.Stream)
 		if ok && st.Rank >= 0 && st.Rank != r.Spec.Rank && r.OneOfMany() {
 			out = append(out, console.Problem{
 				Text: fmt.Sprintf("The events that %s listens to are of data-parallel rank %d, not %d", r.Name(), st.Rank, r.Spec.Rank),
@@ -34,7 +34,7 @@ func (p *Peer) fleetProblems() []console.Problem {
 			out = append(out, console.Problem{Text: r.Name() + ": " + st.Warning, Help: "Its cache is known in part only"})
 		}
 	}
-	for _, r := range p.fleet.List() {
+	for _, r := range rep.fleet.List() {
 		ranks, n := r.Facts().Ranks, listed[r.Spec.URL]
 		switch {
 		case ranks > n:
@@ -51,7 +51,7 @@ func (p *Peer) fleetProblems() []console.Problem {
 		}
 		listed[r.Spec.URL] = ranks // once a URL
 	}
-	out = append(out, p.ingest.hubProblems(time.Now())...)
-	d := &p.rules.config().Routing.Disagg
-	return append(out, roleProblems(d.Mode, d.On(), p.fleet.List())...)
+	out = append(out, rep.ingest.hubProblems(time.Now())...)
+	d := &rep.rules.config().Routing.Disagg
+	return append(out, roleProblems(d.Mode, d.On(), rep.fleet.List())...)
 }

@@ -24,7 +24,7 @@ func TestAnEngineThatAnnouncesTooMuchIsTold(t *testing.T) {
 	for seq := uint64(1); seq <= 3; seq++ {
 		p.ingest.Deliver(kvevents.Delivery{Stream: greedy.Stream, Epoch: 1000, Anchor: 1, Slots: []crdt.Slot{storedSlot(t, seq, 40_000)}, ReceivedAt: time.Now()})
 	}
-	p.ceilings.tellFull(time.Now())
+	p.house.ceilings.tellFull(time.Now())
 	if n := facts(p, greedy.Stream); n > 0 || facts(p, modest.Stream) != 10 {
 		t.Errorf("%d facts of the one and %d of the other", n, facts(p, modest.Stream))
 	}
@@ -32,7 +32,7 @@ func TestAnEngineThatAnnouncesTooMuchIsTold(t *testing.T) {
 		t.Errorf("the log says %q", log.String())
 	}
 	d, _ := p.index.Digest(greedy.Stream)
-	if s := p.streamStatus(greedy, d); s.State != "unusable" || !strings.Contains(s.Detail, "blocks, more than") {
+	if s := p.report.replicas.streamStatus(greedy, d); s.State != "unusable" || !strings.Contains(s.Detail, "blocks, more than") {
 		t.Errorf("%+v", s)
 	}
 }
@@ -42,7 +42,7 @@ func TestASmallCacheMayAnnounceLess(t *testing.T) {
 	id := crdt.StreamID("http://a#0")
 	for told, most := range map[int64]int{0: 4 << 20, 1000: fewestFacts, 100_000: 800_000, 1 << 40: 4 << 20, 1<<63 - 1: 4 << 20} {
 		p.loads.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: {Version: p.loads.Scrapes()[id].Version + 1, Capacity: told}})
-		if got := p.ceilings.factsLimit(id); got != most {
+		if got := p.house.ceilings.factsLimit(id); got != most {
 			t.Errorf("%d facts for %d tokens, want %d", got, told, most)
 		}
 	}

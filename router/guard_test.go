@@ -114,7 +114,7 @@ func TestAdminKeysAndTheirRoles(t *testing.T) {
 }
 
 func TestEveryAdminAnswerHasSecurityHeaders(t *testing.T) {
-	h := quietPeer(t, nil).adminHandler()
+	h := quietPeer(t, nil).front.adminHandler()
 	for _, path := range []string{"/", "/v1/status", "/metrics", "/nothing", "/console/app.js", "/debug/pprof/"} {
 		w := asked{method: http.MethodGet, path: path, host: "127.0.0.1"}.ask(h)
 		policy := w.Header().Get("Content-Security-Policy")

@@ -40,14 +40,14 @@ func (h *history) points() []console.Point {
 }
 
 // point is the four numbers of now.
-func (p *Peer) point(now time.Time) console.Point {
+func (g *page) point(now time.Time) console.Point {
 	out := console.Point{TimeMs: now.UnixMilli()}
 	rate := 0.0
-	for _, v := range p.loads.Vitals() {
+	for _, v := range g.loads.Vitals() {
 		rate += v.Rate
 	}
 	out.Rate = &rate
-	if r := p.recent.since(now, p.metrics); r != nil {
+	if r := g.report.recent.since(now, g.metrics); r != nil {
 		if r.PromptTokens > 0 {
 			out.Cached = floatOf(float64(r.CachedTokens) / float64(r.PromptTokens))
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/requests"
 )
@@ -56,6 +57,16 @@ func (h *promptHits) count(pieces []index.TopPrefix) (hits []int, roots []radix.
 		}
 	}
 	return hits, roots, of
+}
+
+// prefixUse ranks the prefixes of the tree and tells how much each is used.
+type prefixUse struct {
+	rules  *inForce
+	fleet  *fleet.Fleet
+	index  *index.Index
+	roots  *rootNames
+	hits   promptHits
+	shared sharedPrefixes
 }
 
 // maxRootNames bounds the names below.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/pick"
 )
@@ -61,25 +63,79 @@ func (m *meshView) seen(now time.Time) pick.Ages {
 	return v.Ages(m.clock.ms(now))
 }
 
+// housekeeping does what is due now and then.
+type housekeeping struct {
+	self
+	clock     clock
+	index     *index.Index
+	loads     *load.Table
+	mesh      *link
+	path      *requestPath
+	journal   *journal
+	census    *census
+	ceilings  *ceilings
+	readiness *readiness
+	front     *front
+	report    *report
+	page      *page
+	metrics   *metrics
+	tagged    atomic.Bool // what the tag ready says
+}
+
+// Times of the peer's housekeeping.
+const (
+	houseTick   = 20 * time.Millisecond
+	vitalsEvery = time.Second
+	clearFacts  = 4096 // facts dropped per step, about 0.2 ms
+)
+
+// run does what is due now and then: dropping dead incarnations in
+// steps, expiring predictions, refreshing what the request path reads.
+func (h *housekeeping) run(ctx context.Context) {
+	tick := time.NewTicker(houseTick)
+	defer tick.Stop()
+	var vitals time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for h.index.Maintain(h.clock.ms(now), clearFacts) && ctx.Err() == nil {
+			}
+			h.path.view.refreshAges(ctx)
+			if now.Sub(vitals) >= vitalsEvery {
+				vitals = now
+				h.publishVitals(now)
+				h.page.observeChanges(now)
+				h.report.recent.keep(now, h.metrics)
+				h.page.history.keep(now, func() console.Point { return h.page.point(now) })
+				h.census.forgetDeparted(now)
+				h.ceilings.tellFull(now)
+				h.journal.tellDropped()
+			}
+		}
+	}
+}
+
 // publishVitals tells the mesh how this peer does.
-func (p *Peer) publishVitals(now time.Time) {
+func (h *housekeeping) publishVitals(now time.Time) {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	ready, _ := p.readiness.ready()
+	ready, _ := h.readiness.ready()
 	v := crdt.Vitals{
-		Version: uint64(p.clock.ms(now)), Name: p.name, HTTP: p.public.Addr().String(), Build: p.version,
-		Rate: p.rate.perSecond(now, p.journal.arrived.Load()), Facts: uint64(p.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
-		Ready: ready, Draining: p.readiness.draining.Load(),
+		Version: uint64(h.clock.ms(now)), Name: h.name, HTTP: h.front.public.Addr().String(), Build: h.version,
+		Rate: h.journal.rate.perSecond(now, h.journal.arrived.Load()), Facts: uint64(h.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
+		Ready: ready, Draining: h.readiness.draining.Load(),
 	}
-	if a := p.view.ages.Load(); a != nil {
+	if a := h.path.view.ages.Load(); a != nil {
 		v.Ages = toldAges(a.list)
 	}
-	p.rate.mark(now, p.journal.arrived.Load())
-	p.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{p.id: v})
-	if ready != p.tagged.Swap(ready) {
-		p.mesh.setTags(ready, p.readiness.draining.Load())
+	h.journal.rate.mark(now, h.journal.arrived.Load())
+	h.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{h.id: v})
+	if ready != h.tagged.Swap(ready) {
+		h.mesh.setTags(ready, h.readiness.draining.Load())
 	}
-	p.readiness.tellReady()
+	h.readiness.tellReady()
 }
 
 // maxAges is the largest mesh, without this peer, of which a peer tells how old

@@ -17,7 +17,7 @@ func (g *follower) dialsUs(r *fleet.Replica, st *kvevents.Status) (state, detail
 	if !st.LastEvent.IsZero() {
 		return "ok", "its engine dials ingest.listen"
 	}
-	if _, heard := g.peer.index.Prior(r.Stream); heard {
+	if _, heard := g.index.Prior(r.Stream); heard {
 		return "ok", "its engine dials another peer"
 	}
 	return "idle", fmt.Sprintf("no event came yet: its engine is to dial ingest.listen of any peer, with the topic kv@%s@MODEL", hostOf(r.Spec.URL))

@@ -49,7 +49,7 @@ func TestImagesHaveOneNameOnBothSides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pr, err := p.prompts.readPrompt(ctx, &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
+		pr, err := p.path.prompts.readPrompt(ctx, &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
 		if err != nil || !pr.keys.Scheme.Exact() || len(pr.keys.Keys) != tokens/p.rules.config().Grid {
 			t.Fatalf("page %d: %+v, %v", page, pr, err)
 		}
@@ -97,7 +97,7 @@ func tellImage(t *testing.T, p *Peer, id crdt.StreamID, page, tokens, at, length
 	if err != nil || batch.Dropped > 0 {
 		t.Fatal(err, batch.FirstFault)
 	}
-	packer, err := kvevents.NewPacker(kvevents.PackConfig{Engine: kvevents.VLLM, Grid: p.rules.config().Grid, Hasher: p.hasher})
+	packer, err := kvevents.NewPacker(kvevents.PackConfig{Engine: kvevents.VLLM, Grid: p.rules.config().Grid, Hasher: p.path.directory.hasher})
 	if err != nil {
 		t.Fatal(err)
 	}

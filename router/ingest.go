@@ -7,14 +7,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/kvevents"
 	"github.com/banyan-llm/banyan/router/kvevents/follow"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
+	"github.com/banyan-llm/banyan/router/load"
 )
 
 // reconcileEvery is how often ownership is looked at, at the latest.
@@ -23,7 +28,17 @@ const reconcileEvery = 250 * time.Millisecond
 // follower follows the event streams that this peer owns. It is the Sink of
 // their subscribers.
 type follower struct {
-	peer   *Peer
+	self
+	rules   *inForce
+	clock   clock
+	hasher  *radix.Hasher
+	fleet   *fleet.Fleet
+	index   *index.Index
+	loads   *load.Table
+	mesh    *link
+	metrics *metrics
+	log     hclog.Logger
+
 	owners int // per stream; 0 all
 	poke   chan struct{}
 	hub    *kvevents.Hub // engines dial us here; nil: off
@@ -46,17 +61,20 @@ type following struct {
 	holes int // of the stream after the last delivery
 }
 
-func newIngest(p *Peer) (*follower, error) {
-	n, _ := p.rules.config().Ingest.owners() // validated
-	g := &follower{peer: p, owners: n, poke: make(chan struct{}, 1), follow: map[crdt.StreamID]*following{}, failed: map[crdt.StreamID]string{}}
-	if p.rules.config().Ingest.Listen == "" {
-		return g, nil
+// open fills in what the configuration says, and binds ingest.listen if it is
+// set.
+func (g *follower) open() error {
+	cfg := &g.rules.config().Ingest
+	g.owners, _ = cfg.owners() // validated
+	g.poke, g.follow, g.failed = make(chan struct{}, 1), map[crdt.StreamID]*following{}, map[crdt.StreamID]string{}
+	if cfg.Listen == "" {
+		return nil
 	}
 	var err error
-	if g.hub, err = kvevents.ListenHub(p.rules.config().Ingest.Listen, zmtp.Options{}); err != nil {
-		return nil, fmt.Errorf("ingest.listen: %w", err)
+	if g.hub, err = kvevents.ListenHub(cfg.Listen, zmtp.Options{}); err != nil {
+		return fmt.Errorf("ingest.listen: %w", err)
 	}
-	return g, nil
+	return nil
 }
 
 // wake asks for a look at ownership soon. It never blocks.
@@ -74,7 +92,7 @@ func (g *follower) run(ctx context.Context) {
 	if g.hub != nil {
 		wg.Go(func() {
 			if err := g.hub.Run(ctx); err != nil && ctx.Err() == nil {
-				g.peer.log.Error("ingest.listen", "err", err)
+				g.log.Error("ingest.listen", "err", err)
 			}
 		})
 	}
@@ -102,19 +120,19 @@ func (g *follower) rank(r *fleet.Replica) int {
 	case fedPolled:
 		n = 1
 	}
-	return slices.Index(g.peer.mesh.owners(r.Stream, n), g.peer.id)
+	return slices.Index(g.mesh.owners(r.Stream, n), g.id)
 }
 
 // owns reports whether this peer is an owner of the stream; owners also scrape.
 func (g *follower) owns(id crdt.StreamID) bool {
-	return slices.Contains(g.peer.mesh.owners(id, g.owners), g.peer.id)
+	return slices.Contains(g.mesh.owners(id, g.owners), g.id)
 }
 
 // reconcile starts what is owned and not followed, and stops what is followed
 // and no longer owned.
 func (g *follower) reconcile(ctx context.Context, now time.Time) {
 	listed := map[crdt.StreamID]bool{}
-	for _, r := range g.peer.fleet.List() {
+	for _, r := range g.fleet.List() {
 		way := g.fed(r)
 		if way.how == fedNot {
 			continue
@@ -127,7 +145,7 @@ func (g *follower) reconcile(ctx context.Context, now time.Time) {
 			delete(listed, r.Stream) // end it below; the next look starts it anew
 			g.wake()
 		} else if f != nil {
-			f.hold.Look(rank, g.peer.clock.ms(now))
+			f.hold.Look(rank, g.clock.ms(now))
 		}
 		g.mu.Unlock()
 		if f == nil && rank >= 0 {
@@ -137,7 +155,7 @@ func (g *follower) reconcile(ctx context.Context, now time.Time) {
 	g.mu.Lock()
 	var over []*following
 	for id, f := range g.follow {
-		if !listed[id] || f.hold.Over(f.feed.how == fedPolled, g.peer.clock.ms(now)) {
+		if !listed[id] || f.hold.Over(f.feed.how == fedPolled, g.clock.ms(now)) {
 			over = append(over, f)
 			delete(g.follow, id)
 		}
@@ -157,13 +175,13 @@ func (g *follower) start(ctx context.Context, r *fleet.Replica, hold ingest.Hold
 	way := g.fed(r)
 	src, err := g.source(r, way)
 	if err != nil {
-		g.peer.metrics.followFailures.Inc()
+		g.metrics.followFailures.Inc()
 		g.mu.Lock()
 		known := g.failed[r.Stream] == err.Error()
 		g.failed[r.Stream] = err.Error()
 		g.mu.Unlock()
 		if !known { // it is tried four times a second
-			g.peer.log.Error("stream not followed", "replica", r.Name(), "err", err)
+			g.log.Error("stream not followed", "replica", r.Name(), "err", err)
 		}
 		return
 	}
@@ -180,7 +198,7 @@ func (g *follower) start(ctx context.Context, r *fleet.Replica, hold ingest.Hold
 	go func() { // waited for through f.done, by reconcile or stopAll
 		defer close(f.done)
 		if err := src.Run(sctx); err != nil && sctx.Err() == nil {
-			g.peer.log.Error("stream ended", "replica", r.Name(), "err", err)
+			g.log.Error("stream ended", "replica", r.Name(), "err", err)
 		}
 	}()
 }
@@ -200,16 +218,16 @@ func (g *follower) stopAll() {
 
 // Prior tells a subscriber what the mesh knows of its stream.
 func (g *follower) Prior(id crdt.StreamID) (kvevents.Prior, bool) {
-	p, ok := g.peer.index.Prior(id)
+	p, ok := g.index.Prior(id)
 	return kvevents.Prior{Epoch: p.Epoch, Anchor: p.Anchor, Floor: p.Floor, LastSeq: p.Last, LastTS: p.LastTS}, ok
 }
 
 // Deliver is the event path: engine's slots -> index -> mesh.
 func (g *follower) Deliver(d kvevents.Delivery) {
 	delta := crdt.Delta{Stream: d.Stream, Epoch: d.Epoch, Anchor: d.Anchor, Slots: d.Slots}
-	out := g.peer.index.Apply(&delta, g.peer.clock.ms(time.Now()))
+	out := g.index.Apply(&delta, g.clock.ms(time.Now()))
 	if out.Overflow {
-		g.peer.log.Warn("stream forgotten: too many holes; a snapshot or replay will bring it back", "stream", d.Stream)
+		g.log.Warn("stream forgotten: too many holes; a snapshot or replay will bring it back", "stream", d.Stream)
 	}
 	g.mu.Lock()
 	f := g.follow[d.Stream]
@@ -219,25 +237,25 @@ func (g *follower) Deliver(d kvevents.Delivery) {
 	}
 	g.mu.Unlock()
 	if gaps > 0 {
-		g.peer.metrics.gaps.Add(float64(gaps))
+		g.metrics.gaps.Add(float64(gaps))
 	}
 	if !ingest.Relay(&out) {
 		return
 	}
-	g.peer.mesh.ingested(gossip.Ingested{
-		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: g.peer.clock.ms(d.ReceivedAt), First: first,
+	g.mesh.ingested(gossip.Ingested{
+		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: g.clock.ms(d.ReceivedAt), First: first,
 	})
 }
 
 // missing is the core's word that no live peer has these slots: ask the
 // engine, if this peer listens to it.
 func (g *follower) missing(id crdt.StreamID, spans []crdt.Span) {
-	p, ok := g.peer.index.Prior(id)
+	p, ok := g.index.Prior(id)
 	if !ok {
 		return
 	}
 	g.mu.Lock()
-	g.losses.Absent(id, p.Epoch, spans, g.peer.clock.ms(time.Now()))
+	g.losses.Absent(id, p.Epoch, spans, g.clock.ms(time.Now()))
 	f := g.follow[id]
 	g.mu.Unlock()
 	if f != nil {
@@ -249,31 +267,31 @@ func (g *follower) missing(id crdt.StreamID, spans []crdt.Span) {
 func (g *follower) Exhausted(id crdt.StreamID, epoch uint64, spans []crdt.Span) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.losses.Exhausted(id, epoch, spans, g.peer.clock.ms(time.Now()))
+	g.losses.Exhausted(id, epoch, spans, g.clock.ms(time.Now()))
 }
 
 // declare gives slots up where the rule of gossip.Losses says so.
 func (g *follower) declare(now time.Time) {
 	g.mu.Lock()
-	due := g.losses.Due(g.peer.clock.ms(now), func(id crdt.StreamID) bool {
+	due := g.losses.Due(g.clock.ms(now), func(id crdt.StreamID) bool {
 		f := g.follow[id]
 		return f != nil && f.hold.Owner()
 	})
 	g.mu.Unlock()
-	for _, lost := range ingest.Declare(due, g.peer.index, g.peer.clock.ms(now)) {
+	for _, lost := range ingest.Declare(due, g.index, g.clock.ms(now)) {
 		n := uint64(0)
 		for _, sp := range lost.Lost {
 			n += sp.To - sp.From + 1
 		}
-		g.peer.metrics.lost.Add(float64(n))
-		g.peer.log.Warn("event batches lost: no peer and no replay has them", "stream", lost.Stream, "batches", n)
-		g.peer.mesh.ingested(lost)
+		g.metrics.lost.Add(float64(n))
+		g.log.Warn("event batches lost: no peer and no replay has them", "stream", lost.Stream, "batches", n)
+		g.mesh.ingested(lost)
 	}
 }
 
 // scraped takes what the fleet read of an owned replica's own load.
 func (g *follower) scraped(id crdt.StreamID, s crdt.Scrape) {
-	g.peer.loads.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: s})
+	g.loads.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: s})
 }
 
 // status is a replica's stream for the status page.
@@ -288,18 +306,18 @@ func (g *follower) status(r *fleet.Replica) console.Stream {
 		} else if facts.Elsewhere != "" {
 			s.Detail = fmt.Sprintf("the engine says that it publishes at %s, which is not the host of its URL: predictions only; "+
 				"set events: to that address if it is right", facts.Elsewhere)
-		} else if _, heard := g.peer.index.Prior(r.Stream); heard && g.peer.rules.config().Ingest.Token != "" {
+		} else if _, heard := g.index.Prior(r.Stream); heard && g.rules.config().Ingest.Token != "" {
 			s.State, s.Detail = "ok", "events come by HTTP"
 		} else if facts.Engine == kvevents.TRTLLM.String() && facts.Events == "" {
 			s.Detail = "reading its events takes them from any other reader: predictions only, unless events: poll or ingest.poll says that this mesh is the only one"
 		}
 		return s
 	}
-	names := map[crdt.PeerID]string{g.peer.id: g.peer.name}
-	for _, m := range g.peer.mesh.members() {
+	names := map[crdt.PeerID]string{g.id: g.name}
+	for _, m := range g.mesh.members() {
 		names[m.ID] = m.Name
 	}
-	for _, id := range g.peer.mesh.owners(r.Stream, g.owners) {
+	for _, id := range g.mesh.owners(r.Stream, g.owners) {
 		s.Owners = append(s.Owners, names[id])
 	}
 	g.mu.Lock()
@@ -310,7 +328,7 @@ func (g *follower) status(r *fleet.Replica) console.Stream {
 		return s
 	}
 	if f == nil {
-		if _, ok := g.peer.index.Prior(r.Stream); ok {
+		if _, ok := g.index.Prior(r.Stream); ok {
 			s.State = "ok"
 		} else {
 			s.State, s.Detail = "idle", "no event came yet"

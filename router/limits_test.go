@@ -45,7 +45,7 @@ const ask = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
 
 func askPeer(t *testing.T, p *Peer) int {
 	t.Helper()
-	res, err := http.Post("http://"+p.public.Addr().String()+"/v1/chat/completions", "application/json", strings.NewReader(ask))
+	res, err := http.Post("http://"+p.front.public.Addr().String()+"/v1/chat/completions", "application/json", strings.NewReader(ask))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func askPeer(t *testing.T, p *Peer) int {
 // A client that dribbles its header is cut off, on both listeners' terms.
 func TestSlowHeadersAreCutOff(t *testing.T) {
 	p := bounded(t, func(c *Config) { c.Limits.HeaderTime = 2 * time.Second })
-	c := dial(t, p.public.Addr().String())
+	c := dial(t, p.front.public.Addr().String())
 	_, _ = io.WriteString(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 	if _, err := io.ReadAll(c); err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("the connection stays open: %v", err)
@@ -75,7 +75,7 @@ func TestSlowBodiesHoldNoPlace(t *testing.T) {
 	})
 	var slow []net.Conn
 	for range 8 {
-		c := dial(t, p.public.Addr().String())
+		c := dial(t, p.front.public.Addr().String())
 		fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 		slow = append(slow, c)
 	}
@@ -96,7 +96,7 @@ func TestSlowBodiesHoldNoPlace(t *testing.T) {
 
 func TestSizesAreBounded(t *testing.T) {
 	p := bounded(t, func(c *Config) { c.Limits.BodyBytes = 4096 })
-	public, admin := p.public.Addr().String(), p.admin.Addr().String()
+	public, admin := p.front.public.Addr().String(), p.front.admin.Addr().String()
 	long := strings.Repeat("a", maxHeaderBytes+8<<10)
 	many := strings.Repeat("X-A: b\r\n", (maxHeaderBytes+8<<10)/8)
 	const post = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -137,7 +137,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	var open []net.Conn
 	for range 4 {
-		c := dial(t, p.public.Addr().String())
+		c := dial(t, p.front.public.Addr().String())
 		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
@@ -146,7 +146,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		res.Body.Close()
 		open = append(open, c)
 	}
-	over := dial(t, p.public.Addr().String())
+	over := dial(t, p.front.public.Addr().String())
 	_, _ = io.WriteString(over, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
 	if _, err := http.ReadResponse(bufio.NewReader(over), nil); err != nil {
 		t.Errorf("a health check beside idle connections: %v", err)
@@ -159,7 +159,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	open[0].Close()
 	wait(t, "a place is free again", func() bool {
-		c, err := net.Dial("tcp", p.public.Addr().String())
+		c, err := net.Dial("tcp", p.front.public.Addr().String())
 		if err != nil {
 			return false
 		}

@@ -21,7 +21,7 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 	}
 	who := func(c *proxy.Call) (names []string) {
 		t.Helper()
-		_, err := p.directory.candidates(s, c)
+		_, err := p.path.directory.candidates(s, c)
 		for i, r := range s.replicas {
 			names = append(names, r.Name())
 			if s.Marks[i].Ref != p.index.Ref(r.Stream) || s.Entries[i] != p.loads.Entry(r.Stream) {
@@ -51,14 +51,14 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 		expect(who(call("m", "a", "b")))
 		expect(who(call("other")), "c")
 		expect(who(call("")), "a", "b", "c")
-		_, _ = p.directory.candidates(s, call("m"))
+		_, _ = p.path.directory.candidates(s, call("m"))
 		if len(s.stores.replicas) != 1 || s.stores.replicas[0].Name() != "d" {
 			t.Error("the store of its model is missing")
 		}
-		if _, _ = p.directory.candidates(s, call("other")); len(s.stores.replicas) != 0 {
+		if _, _ = p.path.directory.candidates(s, call("other")); len(s.stores.replicas) != 0 {
 			t.Error("a store counts for another model")
 		}
-		if _, err := p.directory.candidates(s, call("strange")); !errors.Is(err, proxy.ErrUnknownModel) {
+		if _, err := p.path.directory.candidates(s, call("strange")); !errors.Is(err, proxy.ErrUnknownModel) {
 			t.Errorf("a strange model: %v", err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 	p.fleet.Set([]fleet.Spec{spec("b", "other"), spec("c", "other")}, now)
 	expect(who(call("m")))
 	expect(who(call("other")), "b", "c")
-	if n := len(p.directory.lineups.now.Load().by); n != 1 {
+	if n := len(p.path.directory.lineups.now.Load().by); n != 1 {
 		t.Errorf("%d line-ups are kept of one model that is served", n)
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/gossip/mesh"
+	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/ingest"
 )
 
@@ -23,22 +26,35 @@ const maxJobs = 64
 // link is the peer's connection to the mesh: it posts what happened here and
 // carries out what the core wants done here.
 type link struct {
-	peer *Peer
+	id        crdt.PeerID
+	clock     clock
+	index     *index.Index
+	census    *census
+	readiness *readiness
+	ingest    *follower // set before the mesh starts
+	metrics   *metrics
+	log       hclog.Logger
+
+	core *gossip.Core
 	mesh *mesh.Mesh
 	jobs chan gossip.Effect // snapshots to cut and join, off the mesh's loop
 	wg   sync.WaitGroup
 	quit chan struct{}
 }
 
-func newLink(p *Peer) (*link, error) {
-	l := &link{peer: p, jobs: make(chan gossip.Effect, maxJobs), quit: make(chan struct{})}
+// newLink binds the mesh's address; start does the rest.
+func newLink(p *Peer, core *gossip.Core) (*link, error) {
+	l := &link{
+		id: p.id, clock: p.clock, index: p.index, census: p.census, readiness: p.readiness, metrics: p.metrics, log: p.log,
+		core: core, jobs: make(chan gossip.Effect, maxJobs), quit: make(chan struct{}),
+	}
 	m := p.rules.config().Mesh
 	var err error
 	l.mesh, err = mesh.New(mesh.Config{
 		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: p.rules.Load().ring,
 		Insecure: m.Insecure, TLS: mesh.TLSFiles{Cert: m.TLS.Cert, Key: m.TLS.Key, CA: m.TLS.CA}, Version: p.version,
-		HTTP: p.public.Addr().String(), Core: p.core, Now: func() time.Time { return p.clock.at(time.Now()) }, Local: l.local, OnChange: func() { p.ingest.wake() },
-		Logger: p.log.Named("mesh"), Registerer: p.registry,
+		HTTP: p.front.public.Addr().String(), Core: core, Now: func() time.Time { return p.clock.at(time.Now()) }, Local: l.local, OnChange: func() { l.ingest.wake() },
+		Logger: p.log.Named("mesh"), Registerer: p.metrics.registry,
 	})
 	return l, err
 }
@@ -82,7 +98,7 @@ func keyring(m MeshConfig) ([]string, error) {
 func (l *link) setKeys(ring []string) error {
 	changed, err := l.mesh.SetKeys(ring)
 	if changed && err == nil {
-		l.peer.log.Info("mesh keys taken up", "keys", len(ring))
+		l.log.Info("mesh keys taken up", "keys", len(ring))
 	}
 	return err
 }
@@ -100,10 +116,10 @@ func (l *link) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if err := l.mesh.Leave(ctx); err != nil {
-		l.peer.log.Warn("left the mesh without goodbye", "err", err)
+		l.log.Warn("left the mesh without goodbye", "err", err)
 	}
 	if err := l.mesh.Close(); err != nil {
-		l.peer.log.Warn("mesh closed with an error", "err", err)
+		l.log.Warn("mesh closed with an error", "err", err)
 	}
 	close(l.quit)
 	l.wg.Wait()
@@ -118,15 +134,15 @@ func (l *link) local(e gossip.Effect) {
 	case gossip.JoinSnapshot:
 		l.queue(e, gossip.SnapshotJoined{Stream: e.Snapshot.Stream, Err: errBusy})
 	case gossip.Observed:
-		l.peer.metrics.propagation.Observe(max(0, e.DelayMs) / 1000)
+		l.metrics.propagation.Observe(max(0, e.DelayMs) / 1000)
 	case gossip.Missing:
-		l.peer.ingest.missing(e.Stream, e.Spans)
+		l.ingest.missing(e.Stream, e.Spans)
 	case gossip.Caught:
-		l.peer.readiness.caught.Store(&e)
-		if e.Ready && !l.peer.readiness.joined.Swap(true) {
-			l.peer.ingest.wake() // it may own streams from now on
+		l.readiness.caught.Store(&e)
+		if e.Ready && !l.readiness.joined.Swap(true) {
+			l.ingest.wake() // it may own streams from now on
 		}
-		l.peer.log.Info("replication", "caught_up", e.Ready, "reason", e.Reason) // readiness is more: see tellReady
+		l.log.Info("replication", "caught_up", e.Ready, "reason", e.Reason) // readiness is more: see tellReady
 	}
 }
 
@@ -150,14 +166,14 @@ func (l *link) work() {
 		case <-l.quit:
 			return
 		case job := <-l.jobs:
-			now := l.peer.clock.ms(time.Now())
+			now := l.clock.ms(time.Now())
 			switch e := job.(type) {
 			case gossip.CutSnapshot:
-				l.mesh.Post(gossip.SnapshotCut{Stream: e.Stream, Snapshot: l.peer.index.Cut(e.Stream)})
+				l.mesh.Post(gossip.SnapshotCut{Stream: e.Stream, Snapshot: l.index.Cut(e.Stream)})
 			case gossip.JoinSnapshot:
 				err := errUnwanted
-				if l.peer.census.wants(e.Snapshot.Stream) { // still
-					err = l.peer.index.Join(e.Snapshot, now)
+				if l.census.wants(e.Snapshot.Stream) { // still
+					err = l.index.Join(e.Snapshot, now)
 				}
 				l.mesh.Post(gossip.SnapshotJoined{Stream: e.Snapshot.Stream, Err: err})
 			}
@@ -179,7 +195,7 @@ func (l *link) setTags(ready, draining bool) { l.mesh.SetTags(ready, draining) }
 func (l *link) members() []mesh.Member {
 	var out []mesh.Member
 	for _, m := range l.mesh.Members() {
-		if m.ID != l.peer.id {
+		if m.ID != l.id {
 			out = append(out, m)
 		}
 	}
@@ -197,7 +213,7 @@ func (l *link) unjoined() (out []string) {
 // inspect runs f with the core in the mesh's loop and waits for it, until ctx
 // ends.
 func (l *link) inspect(ctx context.Context, f func(*gossip.Core)) {
-	_ = l.mesh.Do(ctx, func() { f(l.peer.core) })
+	_ = l.mesh.Do(ctx, func() { f(l.core) })
 }
 
 // owners of a stream among the peers that count, this peer among them if it may.
@@ -208,7 +224,6 @@ func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
 			peers = append(peers, m.ID)
 		}
 	}
-	p := l.peer
-	ready, _ := p.readiness.ready()
-	return ingest.Owners(stream, peers, ingest.Self{ID: p.id, Joined: p.readiness.joined.Load(), Ready: ready, Draining: p.readiness.draining.Load()}, n)
+	ready, _ := l.readiness.ready()
+	return ingest.Owners(stream, peers, ingest.Self{ID: l.id, Joined: l.readiness.joined.Load(), Ready: ready, Draining: l.readiness.draining.Load()}, n)
 }

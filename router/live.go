@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
@@ -44,7 +43,7 @@ func (p *Peer) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.api.Store(api)
+	p.front.api.Store(api)
 	closed := func(listener string) func(string) {
 		return func(why string) { p.metrics.refused.WithLabelValues(listener, why).Inc() }
 	}
@@ -63,18 +62,18 @@ func (p *Peer) live(ctx context.Context) error {
 	clients := newConnections(func() int { most, _ := fits(); return most }, closed("http"))
 	operators := newConnections(func() int { return maxOperators }, closed("admin"))
 	public := &http.Server{
-		Handler: p.publicHandler(api), ConnContext: proxy.ConnContext(p.rules.config().HTTP.ConnectionAge), ConnState: clients.note,
+		Handler: p.front.publicHandler(api), ConnContext: proxy.ConnContext(p.rules.config().HTTP.ConnectionAge), ConnState: clients.note,
 		ReadHeaderTimeout: p.rules.config().Limits.HeaderTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
-	admin := &http.Server{Handler: p.adminHandler(), ConnState: operators.note, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
+	admin := &http.Server{Handler: p.front.adminHandler(), ConnState: operators.note, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
 	if p.rules.config().HTTP.TLS.On() {
-		public.TLSConfig = p.doors.serverTLS(httpCertificate)
+		public.TLSConfig = p.front.doors.serverTLS(httpCertificate)
 	}
 	if p.rules.config().Admin.TLS.On() {
-		admin.TLSConfig = p.doors.serverTLS(adminCertificate)
+		admin.TLSConfig = p.front.doors.serverTLS(adminCertificate)
 	}
-	admin.RegisterOnShutdown(p.console.Close)
+	admin.RegisterOnShutdown(p.front.console.Close)
 	failed := make(chan error, 3)
 	serve := func(name string, s *http.Server, l net.Listener) {
 		run := s.Serve
@@ -95,14 +94,14 @@ func (p *Peer) live(ctx context.Context) error {
 	wg.Go(func() { p.census.discover(background) })
 	wg.Go(func() { p.ingest.run(background) })
 	wg.Go(func() { p.told.run(background) })
-	wg.Go(func() { p.keepHouse(background) })
+	wg.Go(func() { p.house.run(background) })
 	wg.Go(func() { announce(background, p.path.picker.Announcer()) })
 	wg.Go(func() { p.rules.followConfig(background) })
 	p.census.meetReplicas(ctx)
-	serve("http.listen", public, p.public)
-	serve("admin.listen", admin, p.admin)
+	serve("http.listen", public, p.front.public)
+	serve("admin.listen", admin, p.front.admin)
 	p.readiness.serving.Store(true)
-	p.log.Info("peer started", "name", p.name, "http", p.public.Addr().String(), "admin", p.admin.Addr().String(), "mesh", p.mesh.address(), "policy", p.rules.config().Policy)
+	p.log.Info("peer started", "name", p.name, "http", p.front.public.Addr().String(), "admin", p.front.admin.Addr().String(), "mesh", p.mesh.address(), "policy", p.rules.config().Policy)
 
 	select {
 	case <-ctx.Done():
@@ -135,46 +134,11 @@ func (p *Peer) drain(clients *connections) {
 	p.mesh.setTags(false, true)
 	p.log.Info("draining", "delay", p.rules.config().Drain.Delay, "timeout", p.rules.config().Drain.Timeout)
 	time.Sleep(p.rules.config().Drain.Delay)
-	_ = closeAfterLastCall(p.public)
+	_ = closeAfterLastCall(p.front.public)
 	time.Sleep(retireTick) // for the last one accepted to be noted
 	end, cancel := context.WithTimeout(context.Background(), p.rules.config().Drain.Timeout)
 	defer cancel()
 	if cut := clients.retire(end, min(idleLinger, p.rules.config().Drain.Delay)); cut > 0 {
 		p.log.Warn("streams cut at drain.timeout", "streams", cut)
-	}
-}
-
-// Times of the peer's housekeeping.
-const (
-	houseTick   = 20 * time.Millisecond
-	vitalsEvery = time.Second
-	clearFacts  = 4096 // facts dropped per step, about 0.2 ms
-)
-
-// keepHouse does what is due now and then: dropping dead incarnations in
-// steps, expiring predictions, refreshing what the request path reads.
-func (p *Peer) keepHouse(ctx context.Context) {
-	tick := time.NewTicker(houseTick)
-	defer tick.Stop()
-	var vitals time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			for p.index.Maintain(p.clock.ms(now), clearFacts) && ctx.Err() == nil {
-			}
-			p.view.refreshAges(ctx)
-			if now.Sub(vitals) >= vitalsEvery {
-				vitals = now
-				p.publishVitals(now)
-				p.observeChanges(now)
-				p.recent.keep(now, p.metrics)
-				p.history.keep(now, func() console.Point { return p.point(now) })
-				p.census.forgetDeparted(now)
-				p.ceilings.tellFull(now)
-				p.journal.tellDropped()
-			}
-		}
 	}
 }

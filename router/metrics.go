@@ -22,6 +22,9 @@ var reasons = []policy.Reason{
 // metrics are the router's own series; the mesh shell registers its own, and
 // gauges that follow state are read by a collector (see collector.go).
 type metrics struct {
+	registry *prometheus.Registry // of all series of this peer
+	usage    *usage               // series by replica, model and user
+
 	requests        *prometheus.CounterVec // policy, reason, code
 	ttft            prometheus.Histogram
 	duration        prometheus.Histogram
@@ -105,7 +108,7 @@ func (m *metrics) startAtZero(policyName string) {
 	}
 }
 
-func newMetrics(reg prometheus.Registerer, version string) *metrics {
+func newMetrics(reg *prometheus.Registry, version string) *metrics {
 	f := promauto.With(reg)
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	latency := prometheus.ExponentialBuckets(.001, 2, 18) // 1 ms .. 131 s
@@ -119,6 +122,7 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 		return f.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	}
 	m := &metrics{
+		registry: reg, usage: newUsage(reg),
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "banyan_requests_total", Help: "Requests answered, by policy, reason of the choice and HTTP status.",
 		}, []string{"policy", "reason", "code"}),

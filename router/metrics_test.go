@@ -43,7 +43,7 @@ func exposition(t *testing.T) string {
 	t.Helper()
 	p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{Name: "r0", URL: "http://127.0.0.1:1", Model: "m"}} })
 	w := httptest.NewRecorder()
-	p.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
+	p.front.adminHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("/metrics answers %d: %s", w.Code, w.Body)
 	}

@@ -67,11 +67,11 @@ func TestASecondReplicaIsAskedWhereTheFirstCannotTell(t *testing.T) {
 		{Name: "c", URL: "http://c", Engine: "sglang", Model: "m"},
 		{Name: "b/1", URL: "http://b", Rank: 1, Engine: "vllm", Model: "m"},
 	}, time.Unix(1, 0))
-	l := p.directory.lineup("m")
+	l := p.path.directory.lineup("m")
 	s := &scratch{seats: l.seats}
 	firsts := map[string]int{}
 	for range 200 {
-		asked := p.prompts.oracles(s, token.Chat)
+		asked := p.path.prompts.oracles(s, token.Chat)
 		if len(asked) != 2 || asked[0].URL == asked[1].URL {
 			t.Fatalf("asked %+v, want two servers", asked)
 		}
@@ -86,7 +86,7 @@ func TestASecondReplicaIsAskedWhereTheFirstCannotTell(t *testing.T) {
 			s.replicas = append(s.replicas, r)
 		}
 	}
-	if asked := p.prompts.oracles(s, token.Messages); len(asked) != 1 || asked[0].URL != "http://a" {
+	if asked := p.path.prompts.oracles(s, token.Messages); len(asked) != 1 || asked[0].URL != "http://a" {
 		t.Errorf("asked %+v, SGLang has no endpoint for Messages", asked)
 	}
 }
@@ -99,17 +99,17 @@ func TestRenderServersAreAskedFirst(t *testing.T) {
 		{Name: "render", URL: "http://render", Kind: fleet.KindRender, Model: "m"},
 		{Name: "other", URL: "http://other", Kind: fleet.KindRender, Model: "n"},
 	}, time.Unix(1, 0))
-	l := p.directory.lineup("m")
+	l := p.path.directory.lineup("m")
 	if len(l.replicas) != 1 || l.replicas[0].Name() != "r0" || len(l.renders) != 1 || l.renders[0].Name() != "render" {
 		t.Fatalf("routed to %v, asked %v", l.replicas, l.renders)
 	}
 	s := &scratch{seats: l.seats, renders: l.renders}
-	asked := p.prompts.oracles(s, token.Chat)
+	asked := p.path.prompts.oracles(s, token.Chat)
 	if len(asked) != 2 || asked[0].URL != "http://render" || asked[0].Engine != "vllm" || asked[1].URL != "http://r0" {
 		t.Fatalf("asked %+v", asked)
 	}
 	l.renders[0].Fail(time.Now(), true, "refused")
-	if asked := p.prompts.oracles(s, token.Chat); len(asked) != 1 || asked[0].URL != "http://r0" {
+	if asked := p.path.prompts.oracles(s, token.Chat); len(asked) != 1 || asked[0].URL != "http://r0" {
 		t.Fatalf("a render server that is down is asked: %+v", asked)
 	}
 }

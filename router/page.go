@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -25,48 +28,66 @@ type sharedPrefixes struct {
 	at   time.Time
 }
 
-// pageStatus is the status document with a larger piece of the tree.
-func (p *Peer) pageStatus() *console.Status {
-	p.shared.mu.Lock()
-	if now := time.Now(); p.shared.list == nil || now.Sub(p.shared.at) >= prefixesFor {
-		p.shared.list, p.shared.at = p.prefixes(pagePrefixes), now
+// forPage is the ranking for the page, a few seconds old at most.
+func (u *prefixUse) forPage() []console.Prefix {
+	u.shared.mu.Lock()
+	defer u.shared.mu.Unlock()
+	if now := time.Now(); u.shared.list == nil || now.Sub(u.shared.at) >= prefixesFor {
+		u.shared.list, u.shared.at = u.top(pagePrefixes), now
 	}
-	list := p.shared.list
-	p.shared.mu.Unlock()
-	s := p.statusWith(list)
-	s.History = p.history.points()
+	return u.shared.list
+}
+
+// page tells the console what it draws beside the status document.
+type page struct {
+	report    *report
+	replicas  *replicaReport
+	prefixes  *prefixUse
+	readiness *readiness
+	loads     *load.Table
+	console   *console.Console
+	metrics   *metrics
+	log       hclog.Logger
+	history   history
+	unheard   map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
+}
+
+// pageStatus is the status document with a larger piece of the tree.
+func (g *page) pageStatus() *console.Status {
+	s := g.report.statusWith(g.prefixes.forPage())
+	s.History = g.history.points()
 	return s
 }
 
 // observeChanges lets the console find what changed, whoever watches.
-func (p *Peer) observeChanges(now time.Time) {
-	ready, _ := p.readiness.ready()
-	replicas := p.replicaStatus(now)
-	p.tellUnheard(replicas)
-	p.console.Observe(&console.Status{
-		TimeMs: now.UnixMilli(), Peers: p.peerStatus(ready), Replicas: replicas, Mesh: p.meshStatus(),
+func (g *page) observeChanges(now time.Time) {
+	ready, _ := g.readiness.ready()
+	replicas := g.replicas.replicaStatus(now)
+	g.tellUnheard(replicas)
+	g.console.Observe(&console.Status{
+		TimeMs: now.UnixMilli(), Peers: g.report.peerStatus(ready), Replicas: replicas, Mesh: g.report.meshStatus(),
 	})
 }
 
 // tellUnheard logs, once each, that the events of a replica cannot be heard and
 // that they are heard again. Called by one goroutine.
-func (p *Peer) tellUnheard(replicas []console.Replica) {
+func (g *page) tellUnheard(replicas []console.Replica) {
 	now := map[string]bool{}
 	for _, r := range replicas {
 		if !r.Unheard() {
 			continue
 		}
 		now[r.Name] = true
-		if !p.unheard[r.Name] {
-			p.log.Warn("events of a replica cannot be heard", "replica", r.Name, "err", dashed(r.Stream.Detail), "cure", unheardCure(r.Stream.Detail))
+		if !g.unheard[r.Name] {
+			g.log.Warn("events of a replica cannot be heard", "replica", r.Name, "err", dashed(r.Stream.Detail), "cure", unheardCure(r.Stream.Detail))
 		}
 	}
-	for name := range p.unheard {
+	for name := range g.unheard {
 		if !now[name] {
-			p.log.Info("events of a replica are heard again, or the replica is gone", "replica", name)
+			g.log.Info("events of a replica are heard again, or the replica is gone", "replica", name)
 		}
 	}
-	p.unheard = now
+	g.unheard = now
 }
 
 // unscored is the score of a candidate that was not considered.

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,51 +46,36 @@ type Options struct {
 	departed time.Duration // for tests; 0: departedAfter
 }
 
-// Peer is one router process: its parts, and the listeners they answer at.
-type Peer struct {
-	rules    *inForce
-	version  string
-	id       crdt.PeerID
-	name     string
-	log      hclog.Logger
-	clock    clock
-	registry *prometheus.Registry
-	metrics  *metrics
-	usage    *usage
-	rate     rateMeter // of requests
+// self is who a peer is.
+type self struct {
+	id            crdt.PeerID
+	name, version string
+}
 
-	hasher  *radix.Hasher
+// Peer is one router process, made of its parts.
+type Peer struct {
+	self
+	log     hclog.Logger
+	clock   clock
+	rules   *inForce
+	metrics *metrics
+
 	index   *index.Index
 	loads   *load.Table
 	fleet   *fleet.Fleet
 	tokens  *token.Tokenizer
-	core    *gossip.Core
 	mesh    *link
 	ingest  *follower
 	told    *toldLoads       // loads that engines publish
 	tracing *tracing.Tracing // nil: off
 
 	path      *requestPath
-	directory *directory
-	prompts   *prompts
 	journal   *journal
 	census    *census
-	ceilings  *ceilings
-	view      *meshView
 	readiness *readiness
-	doors     *doors
-	operators *operators
-
-	console *console.Console
-	unheard map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
-	shared  sharedPrefixes
-	hits    promptHits
-	recent  recent
-	history history
-
-	public, admin net.Listener
-	api           atomic.Pointer[proxy.Handler]
-	tagged        atomic.Bool // what the tag ready says
+	report    *report
+	house     *housekeeping
+	front     *front
 }
 
 // Addresses says where a peer listens.
@@ -107,7 +91,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	if opt.Logger == nil {
 		opt.Logger = hclog.NewNullLogger()
 	}
-	p := &Peer{version: opt.Version, log: opt.Logger, clock: newClock(), registry: prometheus.NewRegistry()}
+	p := &Peer{self: self{version: opt.Version}, log: opt.Logger, clock: newClock(), front: &front{}}
 	if _, err := crand.Read(p.id[:]); err != nil {
 		return nil, fmt.Errorf("draw a peer id: %w", err)
 	}
@@ -117,8 +101,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		host, _, _ = strings.Cut(host, ".")
 		p.name = fmt.Sprintf("%.40s-%s", host, p.id.String()[:6])
 	}
-	p.metrics = newMetrics(p.registry, opt.Version)
-	p.usage = newUsage(p.registry)
+	p.metrics = newMetrics(prometheus.NewRegistry(), opt.Version)
 	p.metrics.startAtZero(cfg.Policy)
 	p.rules = &inForce{source: opt.Source, hangup: make(chan struct{}, 1), metrics: p.metrics, log: p.log, takeUp: p.takeUp}
 	p.rules.Store(begin)
@@ -127,7 +110,6 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		return nil, err
 	}
 	p.loads = load.New(p.id, func() int64 { return p.clock.ms(time.Now()) })
-	p.console = console.New(p.pageStatus)
 	if err := p.compose(secret, &opt); err != nil {
 		p.close()
 		return nil, err
@@ -156,7 +138,7 @@ func hashSecret(cfg *Config, log hclog.Logger) ([]byte, error) {
 // compose makes the parts and binds the listeners.
 func (p *Peer) compose(secret []byte, opt *Options) error {
 	cfg := p.rules.config()
-	p.hasher = radix.NewHasher(secret)
+	hasher := radix.NewHasher(secret)
 	p.fleet = fleet.New(fleet.Config{
 		Owned: func(id crdt.StreamID) bool {
 			return p.ingest.owns(id) && !p.told.fresh(id, time.Now())
@@ -167,33 +149,62 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 
 		SlowStart: cfg.Discovery.SlowStart,
 	})
-	p.ceilings = &ceilings{rules: p.rules, loads: p.loads, fleet: p.fleet, log: p.log}
+	bounds := &ceilings{rules: p.rules, loads: p.loads, fleet: p.fleet, log: p.log}
 	p.index = index.New(index.Config{
-		Facts: p.ceilings.factsLimit, Memory: treeMemory(cfg.Limits.Memory),
-		Hasher: p.hasher, Grid: cfg.Grid, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions,
+		Facts: bounds.factsLimit, Memory: treeMemory(cfg.Limits.Memory),
+		Hasher: hasher, Grid: cfg.Grid, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions,
 	})
-	p.ceilings.index = p.index
-	p.prompts = &prompts{fleet: p.fleet, metrics: p.metrics, log: p.log}
+	bounds.index = p.index
+	keys := &prompts{fleet: p.fleet, metrics: p.metrics, log: p.log}
 	var err error
-	if p.tokens, err = token.New(token.Config{Hasher: p.hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, Inexact: p.prompts.lostExact}); err != nil {
+	if p.tokens, err = token.New(token.Config{Hasher: hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, Inexact: keys.lostExact}); err != nil {
 		return err
 	}
-	p.prompts.tokens = p.tokens
-	if p.public, err = net.Listen("tcp", cfg.HTTP.Listen); err != nil {
+	keys.tokens = p.tokens
+	if p.front.public, err = net.Listen("tcp", cfg.HTTP.Listen); err != nil {
 		return fmt.Errorf("http.listen: %w (give another address, or end what has this one)", err)
 	}
-	if p.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
+	if p.front.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
 		return fmt.Errorf("admin.listen: %w (give another address, or end what has this one)", err)
 	}
 	p.readiness = &readiness{fleet: p.fleet, log: p.log}
-	p.census = &census{rules: p.rules, fleet: p.fleet, index: p.index, loads: p.loads, usage: p.usage, log: p.log}
+	p.census = &census{rules: p.rules, fleet: p.fleet, index: p.index, loads: p.loads, usage: p.metrics.usage, log: p.log}
 	p.census.departed.after = opt.departed
 	if p.census.discovery, err = newDiscovery(cfg.Discovery, p.log.Named("discovery")); err != nil {
 		return err
 	}
-	p.core, err = gossip.New(gossip.Config{
-		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: p.fingerprint(),
-		Differs: func(theirs uint64) string { return differs(p.fingerprint(), theirs) },
+	if err := p.composeMesh(hasher); err != nil {
+		return err
+	}
+	keys.ingest = p.ingest
+	p.fleet.Set(cfg.Replicas, time.Now())
+	if cfg.Tracing.Endpoint != "" {
+		failed := func(err error) { p.log.Debug("spans were not taken", "err", err) }
+		if p.tracing, err = tracing.New(cfg.Tracing, tracing.Origin{Name: p.name, ID: p.id.String(), Version: p.version}, failed); err != nil {
+			return err
+		}
+	}
+	serving := &directory{rules: p.rules, clock: p.clock, fleet: p.fleet, index: p.index, loads: p.loads, hasher: hasher, seal: newSeal(secret)}
+	p.journal = &journal{
+		rules: p.rules, id: p.id, name: p.name, mesh: p.mesh, directory: serving, usage: p.metrics.usage, log: p.log,
+		book: requests.NewBook(requests.KeptOrdinary, requests.KeptNotable), stdout: opt.Stdout,
+	}
+	if err := p.journal.openAccessLog(); err != nil {
+		return err
+	}
+	p.composePath(keys, serving)
+	p.composeFront(bounds)
+	p.metrics.registry.MustRegister(newCollector(p))
+	return nil
+}
+
+// composeMesh makes what peers and engines tell each other by.
+func (p *Peer) composeMesh(hasher *radix.Hasher) error {
+	cfg := p.rules.config()
+	print := fingerprint(cfg, hasher)
+	core, err := gossip.New(gossip.Config{
+		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: print,
+		Differs: func(theirs uint64) string { return differs(print, theirs) },
 		State:   pick.State{Index: p.index, Table: p.loads, Wants: p.census.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.census.wants,
 		Fits: func(id crdt.StreamID, d *crdt.Digest) bool { return p.index.Fits(id, d, p.clock.ms(time.Now())) },
@@ -201,55 +212,66 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	if err != nil {
 		return err
 	}
-	if p.mesh, err = newLink(p); err != nil {
+	if p.mesh, err = newLink(p, core); err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("mesh.bind: %w (give another address, or end what has this one)", err)
 		}
 		return err
 	}
-	if p.ingest, err = newIngest(p); err != nil {
-		return err
+	p.ingest = &follower{
+		self: p.self, rules: p.rules, clock: p.clock, hasher: hasher, fleet: p.fleet, index: p.index, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log,
 	}
-	p.prompts.ingest = p.ingest
-	p.told = &toldLoads{peer: p, last: map[crdt.StreamID]time.Time{}}
-	p.fleet.Set(cfg.Replicas, time.Now())
-	if cfg.Tracing.Endpoint != "" {
-		if p.tracing, err = tracing.New(cfg.Tracing, tracing.Origin{Name: p.name, ID: p.id.String(), Version: p.version}, p.traceFailed); err != nil {
-			return err
-		}
-	}
-	p.view = &meshView{id: p.id, clock: p.clock, loads: p.loads, mesh: p.mesh}
-	p.directory = &directory{rules: p.rules, clock: p.clock, fleet: p.fleet, index: p.index, loads: p.loads, hasher: p.hasher, seal: newSeal(secret)}
-	p.operators = &operators{fleet: p.fleet, loads: p.loads, mesh: p.mesh, log: p.log}
-	p.journal = &journal{
-		rules: p.rules, id: p.id, name: p.name, mesh: p.mesh, directory: p.directory, usage: p.usage, log: p.log,
-		book: requests.NewBook(requests.KeptOrdinary, requests.KeptNotable), stdout: opt.Stdout,
-	}
-	if err := p.journal.openAccessLog(); err != nil {
-		return err
-	}
-	p.doors = &doors{rules: p.rules, journal: p.journal, metrics: p.metrics}
-	p.console.Serve(console.Sources{Find: p.journal.findRequest, Notable: p.journal.notableRequests, Runbook: deploy.Runbook})
-	p.composePath()
-	p.registry.MustRegister(newCollector(p))
-	return nil
+	p.mesh.ingest = p.ingest
+	p.told = &toldLoads{fleet: p.fleet, ingest: p.ingest, last: map[crdt.StreamID]time.Time{}}
+	return p.ingest.open()
 }
 
 // composePath makes what a request goes through.
-func (p *Peer) composePath() {
+func (p *Peer) composePath(keys *prompts, serving *directory) {
+	uses := &prefixUse{rules: p.rules, fleet: p.fleet, index: p.index, roots: &keys.roots}
+	p.front.prefixes = uses
 	picker := pick.New(pick.Config{
 		Index: p.index, Loads: p.loads, Late: p.metrics.announcedLate.Inc,
-		Changed:   func() { p.mesh.loadChanged(true) },
-		Announced: p.announced,
+		Changed: func() { p.mesh.loadChanged(true) },
+		Announced: func(n *pick.Notice) {
+			p.mesh.predicted()
+			uses.note(n)
+		},
 	})
+	view := &meshView{id: p.id, clock: p.clock, loads: p.loads, mesh: p.mesh}
+	p.front.console = console.New(func() *console.Status { return p.report.page.pageStatus() })
 	p.path = &requestPath{
-		rules: p.rules, clock: p.clock, prompts: p.prompts, directory: p.directory, picker: picker, view: p.view, index: p.index, loads: p.loads,
-		tokens: p.tokens, mesh: p.mesh, metrics: p.metrics, usage: p.usage, console: p.console, health: &health{fleet: p.fleet, log: p.log},
-		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: p.view, metrics: p.metrics},
+		rules: p.rules, clock: p.clock, prompts: keys, directory: serving, picker: picker, view: view, index: p.index, loads: p.loads,
+		tokens: p.tokens, mesh: p.mesh, metrics: p.metrics, usage: p.metrics.usage, console: p.front.console, health: &health{fleet: p.fleet, log: p.log},
+		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: view, metrics: p.metrics},
 		pairs: &pairs{
 			rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log,
 			tracing: p.tracing, transport: proxy.NewTransport(),
 		},
+	}
+}
+
+// composeFront makes what people and scripts are told, and the handlers of both
+// listeners.
+func (p *Peer) composeFront(bounds *ceilings) {
+	f := p.front
+	f.rules, f.journal, f.ingest, f.readiness, f.metrics, f.status = p.rules, p.journal, p.ingest, p.readiness, p.metrics, p.Status
+	f.doors = &doors{rules: p.rules, journal: p.journal, metrics: p.metrics}
+	f.operators = &operators{fleet: p.fleet, loads: p.loads, mesh: p.mesh, log: p.log}
+	f.console.Serve(console.Sources{Find: p.journal.findRequest, Notable: p.journal.notableRequests, Runbook: deploy.Runbook})
+	p.report = &report{
+		self: p.self, rules: p.rules, clock: p.clock, index: p.index, loads: p.loads, fleet: p.fleet, tokens: p.tokens, mesh: p.mesh,
+		path: p.path, journal: p.journal, readiness: p.readiness, front: f, metrics: p.metrics, prefixes: f.prefixes,
+		replicas: &replicaReport{
+			rules: p.rules, clock: p.clock, index: p.index, loads: p.loads, fleet: p.fleet, tokens: p.tokens, ingest: p.ingest, census: p.census, metrics: p.metrics,
+		},
+	}
+	p.report.page = &page{
+		report: p.report, replicas: p.report.replicas, prefixes: f.prefixes, readiness: p.readiness, loads: p.loads, console: f.console, metrics: p.metrics, log: p.log,
+	}
+	p.house = &housekeeping{
+		self: p.self, clock: p.clock, index: p.index, loads: p.loads, mesh: p.mesh, path: p.path, journal: p.journal, census: p.census, ceilings: bounds,
+		readiness: p.readiness, front: f, report: p.report, page: p.report.page, metrics: p.metrics,
 	}
 }
 
@@ -264,7 +286,7 @@ func joinGrace(seeds int) int64 {
 
 // Addresses returns where the peer listens.
 func (p *Peer) Addresses() Addresses {
-	return Addresses{p.name, p.public.Addr().String(), p.admin.Addr().String(), p.mesh.address()}
+	return Addresses{p.name, p.front.public.Addr().String(), p.front.admin.Addr().String(), p.mesh.address()}
 }
 
 // Ready reports whether an L4 balancer should send requests here, and why.
@@ -272,7 +294,7 @@ func (p *Peer) Ready() (bool, string) { return p.readiness.ready() }
 
 // close releases what New bound.
 func (p *Peer) close() {
-	for _, l := range []net.Listener{p.public, p.admin} {
+	for _, l := range []net.Listener{p.front.public, p.front.admin} {
 		if l != nil {
 			l.Close()
 		}
@@ -299,14 +321,14 @@ func (p *Peer) proxyConfig() proxy.Config {
 	cfg := proxy.Config{
 		MintID: p.journal.mintID, Began: p.journal.began, Ended: p.journal.ended,
 		Peer: p.name, Pick: p.path.Pick, FirstToken: p.path.FirstToken, Done: p.path.Done,
-		Room: p.path.capacity.headroom, Serves: p.directory.serves, Waited: p.path.capacity.waited, Hedge: p.rules.config().Hedge.proxy(), Admission: p.rules.config().Admission.proxy(),
+		Room: p.path.capacity.headroom, Serves: p.path.directory.serves, Waited: p.path.capacity.waited, Hedge: p.rules.config().Hedge.proxy(), Admission: p.rules.config().Admission.proxy(),
 		Transport: p.path.pairs.transport,
-		Models:    p.directory.models, Draining: p.readiness.draining.Load,
+		Models:    p.path.directory.models, Draining: p.readiness.draining.Load,
 		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },
 		Retried:  func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
 		Refused:  func(status int) { p.metrics.answered(p.rules.config().Policy, policy.ReasonOnly, status) },
 		Overhead: func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
-		Salt:     p.directory.seal.salt, ResponseID: p.directory.responseID,
+		Salt:     p.path.directory.seal.salt, ResponseID: p.path.directory.responseID,
 		TenantHeader: p.rules.config().IsolateBy, PolicyOverride: true, // policyFor decides
 		KeepAuthorization: true, // a key of this router's is off by now
 		Limits:            proxyLimits(&l),
@@ -338,11 +360,3 @@ func proxyLimits(l *LimitsConfig) proxy.Limits {
 // Run serves until ctx ends, then drains. It returns when everything has
 // ended (R3).
 func (p *Peer) Run(ctx context.Context) error { return p.live(ctx) }
-
-// waiting is who waits for admission.
-func (p *Peer) waiting() proxy.Stats {
-	if h := p.api.Load(); h != nil {
-		return h.Stats()
-	}
-	return proxy.Stats{}
-}

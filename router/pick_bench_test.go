@@ -55,7 +55,7 @@ func newDeciding(b *testing.B, replicas, tokens int) *deciding {
 
 // tellAll lets the replicas hold the call's prompt, from half of it to all.
 func (d *deciding) tellAll(b *testing.B) {
-	pr, err := d.prompts.readPrompt(context.Background(), d.call, "", &scratch{seats: seats{replicas: d.fleet.List()}})
+	pr, err := d.path.prompts.readPrompt(context.Background(), d.call, "", &scratch{seats: seats{replicas: d.fleet.List()}})
 	if err != nil || len(pr.keys.Hashes) == 0 {
 		b.Fatalf("no keys: %+v %v", pr.keys.Scheme, err)
 	}
@@ -144,13 +144,13 @@ func BenchmarkPickParts(b *testing.B) {
 	d.rounds(b, &chase, func() {
 		now := time.Now()
 		d.call.Memo = nil
-		lora, err := d.directory.candidates(s, d.call)
+		lora, err := d.path.directory.candidates(s, d.call)
 		var pr *prompt
-		hash.add(timed(func() { pr, err = d.prompts.readPrompt(context.Background(), d.call, lora, s) }))
+		hash.add(timed(func() { pr, err = d.path.prompts.readPrompt(context.Background(), d.call, lora, s) }))
 		match.add(timed(func() { s.prompt = pr.prompt(); d.path.picker.Match(&s.prompt, &s.Scratch) }))
 		gather.add(timed(func() {
-			_, err = d.directory.candidates(s, d.call)
-			d.path.picker.Look(&s.Scratch, d.view.seen(now), d.clock.ms(now), s.rand)
+			_, err = d.path.directory.candidates(s, d.call)
+			d.path.picker.Look(&s.Scratch, d.path.view.seen(now), d.clock.ms(now), s.rand)
 			d.path.gather(s, now)
 		}))
 		var choice policy.Decision

@@ -94,7 +94,7 @@ func TestAnswersThatBreakOffAreCountedAsFailed(t *testing.T) {
 		c.Replicas[0].URL = engine.URL
 	})
 	for i, what := range []string{"well", "break", "fail"} {
-		res, err := http.Post("http://"+p.public.Addr().String()+"/v1/chat/completions", "application/json",
+		res, err := http.Post("http://"+p.front.public.Addr().String()+"/v1/chat/completions", "application/json",
 			strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"`+what+`"}]}`))
 		if err != nil {
 			t.Fatal(err)

@@ -16,13 +16,13 @@ import (
 // serveEvents takes one batch of events by HTTP: the sender names replica,
 // incarnation and number itself. 202, or 400 naming the event that makes no
 // sense.
-func (p *Peer) serveEvents(w http.ResponseWriter, r *http.Request) {
-	if p.rules.config().Ingest.Token == "" {
+func (g *follower) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if g.rules.config().Ingest.Token == "" {
 		writeError(w, http.StatusForbidden, errors.New("events by HTTP are off: set ingest.token"))
 		return
 	}
 	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(p.rules.config().Ingest.Token))
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(g.rules.config().Ingest.Token))
 	if subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
 		writeError(w, http.StatusUnauthorized, errors.New("the bearer token is not that of ingest.token"))
 		return
@@ -32,7 +32,7 @@ func (p *Peer) serveEvents(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, err)
 		return
 	}
-	if err := p.ingest.pushed(body, r.Header.Get("Content-Type"), time.Now()); err != nil {
+	if err := g.pushed(body, r.Header.Get("Content-Type"), time.Now()); err != nil {
 		writeError(w, http.StatusBadRequest, err)
 		return
 	}
@@ -46,7 +46,7 @@ func (g *follower) pushed(body []byte, contentType string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	r := g.peer.fleet.Get(batch.Replica)
+	r := g.fleet.Get(batch.Replica)
 	if r == nil {
 		return fmt.Errorf("no replica %q; GET /v1/status lists them", batch.Replica)
 	}
@@ -54,7 +54,7 @@ func (g *follower) pushed(body []byte, contentType string, at time.Time) error {
 	if err != nil {
 		return fmt.Errorf("replica %s: its engine is not known yet", r.Name())
 	}
-	cfg := kvevents.PackConfig{Engine: engine, Grid: g.peer.rules.config().Grid, Hasher: g.peer.hasher}
+	cfg := kvevents.PackConfig{Engine: engine, Grid: g.rules.config().Grid, Hasher: g.hasher}
 	packer, err := kvevents.NewPacker(cfg)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (g *follower) pushed(body []byte, contentType string, at time.Time) error {
 		return errors.New(cfg.Cure(packed.Misfit))
 	}
 	anchor := slot.Seq
-	if prior, ok := g.peer.index.Prior(r.Stream); ok && prior.Epoch == batch.Epoch {
+	if prior, ok := g.index.Prior(r.Stream); ok && prior.Epoch == batch.Epoch {
 		anchor = prior.Anchor
 	}
 	g.Deliver(kvevents.Delivery{Stream: r.Stream, Epoch: batch.Epoch, Anchor: anchor, Slots: []crdt.Slot{slot}, ReceivedAt: at})

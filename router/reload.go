@@ -185,7 +185,7 @@ func (p *Peer) takeUp(old, next *rules) error {
 	p.rules.Store(next)
 	p.fleet.Set(next.cfg.Replicas, time.Now())
 	p.log.SetLevel(hclog.LevelFromString(next.cfg.Log.Level))
-	if api := p.api.Load(); api != nil {
+	if api := p.front.api.Load(); api != nil {
 		api.SetLimits(proxyLimits(&next.cfg.Limits))
 	}
 	return nil

@@ -40,6 +40,7 @@ type journal struct {
 	stdout    io.Writer     // nil: nobody's
 	lostLines uint64        // of the access log, as last told; of keepHouse's goroutine
 	arrived   atomic.Uint64 // requests
+	rate      rateMeter     // of them
 }
 
 // mintID names a request.

@@ -21,9 +21,6 @@ func (p *pairs) tracer() trace.Tracer {
 	return p.tracing.Tracer()
 }
 
-// traceFailed says why spans were not taken, now and then.
-func (p *Peer) traceFailed(err error) { p.log.Debug("spans were not taken", "err", err) }
-
 // tracePick notes a decision on the span it is part of.
 func tracePick(ctx context.Context, t *ticket, candidates int, view *policy.View) {
 	span := trace.SpanFromContext(ctx)

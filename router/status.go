@@ -16,6 +16,7 @@ import (
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/token"
 )
@@ -23,26 +24,60 @@ import (
 // staleViewMs is the view age an operator should hear of.
 const staleViewMs = 2000
 
-// Status is what this peer knows, for people and scripts.
-func (p *Peer) Status() *console.Status { return p.statusWith(p.prefixes(20)) }
+// report makes the status document.
+type report struct {
+	self
+	rules     *inForce
+	clock     clock
+	index     *index.Index
+	loads     *load.Table
+	fleet     *fleet.Fleet
+	tokens    *token.Tokenizer
+	mesh      *link
+	path      *requestPath
+	journal   *journal
+	readiness *readiness
+	front     *front
+	metrics   *metrics
+	replicas  *replicaReport
+	prefixes  *prefixUse
+	page      *page
+	recent    recent
+}
 
-func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
+// replicaReport tells of each replica and of its events.
+type replicaReport struct {
+	rules   *inForce
+	clock   clock
+	index   *index.Index
+	loads   *load.Table
+	fleet   *fleet.Fleet
+	tokens  *token.Tokenizer
+	ingest  *follower
+	census  *census
+	metrics *metrics
+}
+
+// Status is what this peer knows, for people and scripts.
+func (p *Peer) Status() *console.Status { return p.report.statusWith(p.report.prefixes.top(20)) }
+
+func (rep *report) statusWith(prefixes []console.Prefix) *console.Status {
 	now := time.Now()
-	ready, why := p.readiness.ready()
+	ready, why := rep.readiness.ready()
 	s := &console.Status{
-		Name: p.name, PeerID: p.id.String(), Version: p.version, Label: p.rules.config().Mesh.Label, Policy: p.rules.config().Policy, Grid: p.rules.config().Grid,
-		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(p.clock.began).Seconds()), Ready: ready, Draining: p.readiness.draining.Load(), Reason: why, Behind: p.readiness.behind(),
-		Peers: p.peerStatus(ready), Replicas: p.replicaStatus(now), Mesh: p.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{}, Notes: []console.Problem{},
+		Name: rep.name, PeerID: rep.id.String(), Version: rep.version, Label: rep.rules.config().Mesh.Label, Policy: rep.rules.config().Policy, Grid: rep.rules.config().Grid,
+		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(rep.clock.began).Seconds()), Ready: ready, Draining: rep.readiness.draining.Load(), Reason: why, Behind: rep.readiness.behind(),
+		Peers: rep.peerStatus(ready), Replicas: rep.replicas.replicaStatus(now), Mesh: rep.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{}, Notes: []console.Problem{},
 	}
-	st := p.index.Stats()
+	st := rep.index.Stats()
 	s.Tree = console.Tree{Facts: uint64(st.Facts), Keys: uint64(st.Keys), Bytes: st.Bytes, Predicted: uint64(st.Predicted), Suspect: uint64(st.Suspect)}
-	s.Requests = p.requestStatus(now)
-	s.Disagg, s.Queue = p.disaggStatus(), p.queueStatus()
-	s.Config = p.rules.configStatus()
+	s.Requests = rep.requestStatus(now)
+	s.Disagg, s.Queue = rep.disaggStatus(), rep.queueStatus()
+	s.Config = rep.rules.configStatus()
 	s.Problems = append(s.Problems, problems(s)...)
 	s.Problems = append(s.Problems, queueProblems(s.Queue)...)
-	s.Problems = append(s.Problems, p.fleetProblems()...)
-	s.Keys = p.prompts.keyStatus(p.tokens.Modes())
+	s.Problems = append(s.Problems, rep.replicas.fleetProblems()...)
+	s.Keys = rep.path.prompts.keyStatus(rep.tokens.Modes())
 	s.Problems = append(s.Problems, keyProblems(s.Keys)...)
 	s.Notes = append(s.Notes, notes(s)...)
 	s.Judge()
@@ -50,21 +85,21 @@ func (p *Peer) statusWith(prefixes []console.Prefix) *console.Status {
 }
 
 // peerStatus lists this peer first, then the members by name.
-func (p *Peer) peerStatus(ready bool) []console.Peer {
-	vitals := p.loads.Vitals()
+func (rep *report) peerStatus(ready bool) []console.Peer {
+	vitals := rep.loads.Vitals()
 	ages := map[crdt.PeerID]gossip.PeerInfo{}
-	if v := p.view.ages.Load(); v != nil {
+	if v := rep.path.view.ages.Load(); v != nil {
 		for _, info := range v.list {
 			ages[info.ID] = info
 		}
 	}
-	own := vitals[p.id]
+	own := vitals[rep.id]
 	out := []console.Peer{{
-		ID: p.id.String(), Name: p.name, Address: p.mesh.address(), HTTP: p.public.Addr().String(), Self: true, State: "alive",
-		Ready: ready, Draining: p.readiness.draining.Load(), Version: p.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
+		ID: rep.id.String(), Name: rep.name, Address: rep.mesh.address(), HTTP: rep.front.public.Addr().String(), Self: true, State: "alive",
+		Ready: ready, Draining: rep.readiness.draining.Load(), Version: rep.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
 		ViewAges: viewAges(own.Ages),
 	}}
-	members := present(p.mesh.members())
+	members := present(rep.mesh.members())
 	slices.SortFunc(members, func(a, b mesh.Member) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range members {
 		q := console.Peer{
@@ -91,19 +126,19 @@ func viewAges(in map[crdt.PeerID]int64) map[string]int64 {
 	return out
 }
 
-func (p *Peer) replicaStatus(now time.Time) []console.Replica {
-	digests := p.index.All()
-	scrapes := p.loads.Scrapes()
-	modes := p.tokens.Modes()
+func (rep *replicaReport) replicaStatus(now time.Time) []console.Replica {
+	digests := rep.index.All()
+	scrapes := rep.loads.Scrapes()
+	modes := rep.tokens.Modes()
 	out := []console.Replica{}
-	for _, r := range p.fleet.List() {
-		out = append(out, p.oneReplica(r, digests[r.Stream], scrapes, modes, now))
+	for _, r := range rep.fleet.List() {
+		out = append(out, rep.oneReplica(r, digests[r.Stream], scrapes, modes, now))
 	}
 	return out
 }
 
-func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.StreamID]crdt.Scrape, modes []token.Mode, now time.Time) console.Replica {
-	sum, prompt, cached := p.loads.Totals(r.Stream)
+func (rep *replicaReport) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.StreamID]crdt.Scrape, modes []token.Mode, now time.Time) console.Replica {
+	sum, prompt, cached := rep.loads.Totals(r.Stream)
 	h := r.Health()
 	unfit, cure := r.Unfit()
 	q := console.Replica{
@@ -115,7 +150,7 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 		q.State = "down"
 	case unfit != "":
 		q.State, q.Reason = "unfit", unfit
-	case p.loads.Draining(r.Stream):
+	case rep.loads.Draining(r.Stream):
 		q.State = "draining"
 	}
 	since := h.Since
@@ -133,21 +168,21 @@ func (p *Peer) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes map[crdt.Stre
 		use, running, queued := float64(s.KVUse), int(s.Running), int(s.Waiting)
 		q.KVUse, q.Running, q.Queued = &use, &running, &queued
 	}
-	p.detected(&q, r, scrapes[r.Stream], now)
+	rep.detected(&q, r, scrapes[r.Stream], now)
 	if prompt > 0 {
 		ratio := float64(cached) / float64(prompt)
 		q.Cached = &ratio
 	}
 	var ttft time.Duration
-	if q.Tries, q.Failed, ttft = p.usage.lately(r.Name(), now); ttft > 0 {
+	if q.Tries, q.Failed, ttft = rep.metrics.usage.lately(r.Name(), now); ttft > 0 {
 		q.TTFTMs = floatOf(1000 * ttft.Seconds())
 	}
-	q.Stream, q.Cure = p.streamStatus(r, d), cure
+	q.Stream, q.Cure = rep.streamStatus(r, d), cure
 	return q
 }
 
 // detected says what is known of the replica's engine, and where from.
-func (p *Peer) detected(q *console.Replica, r *fleet.Replica, s crdt.Scrape, now time.Time) {
+func (rep *replicaReport) detected(q *console.Replica, r *fleet.Replica, s crdt.Scrape, now time.Time) {
 	f := r.Facts()
 	q.EngineFrom, q.BlockFrom, q.Source, q.LoadError = f.EngineFrom, f.BlockFrom, r.Source, r.LoadError()
 	if f.Engine == "" {
@@ -165,21 +200,21 @@ func (p *Peer) detected(q *console.Replica, r *fleet.Replica, s crdt.Scrape, now
 	}
 }
 
-func (p *Peer) streamStatus(r *fleet.Replica, d crdt.Digest) console.Stream {
-	s := p.ingest.status(r)
+func (rep *replicaReport) streamStatus(r *fleet.Replica, d crdt.Digest) console.Stream {
+	s := rep.ingest.status(r)
 	f := r.Facts()
 	s.Events, s.EventsFrom, s.Replay = f.Events, f.EventsFrom, f.Replay
 	c := d.Context
 	s.Epoch, s.Anchor, s.Floor, s.Lost = c.Epoch, c.Anchor, c.Floor, len(c.Voids)+len(c.Lost)
-	s.Holes = len(p.index.Holes(r.Stream))
+	s.Holes = len(rep.index.Holes(r.Stream))
 	s.Facts, s.Linked, s.Digest = d.Base.Count, d.Base.Linked, digestText(&d)
-	if p.index.Quarantined(r.Stream) {
+	if rep.index.Quarantined(r.Stream) {
 		s.State, s.Detail = "quarantined", "its numbering restarts again and again; two processes behind one URL look like that"
 	}
-	if f, ok := p.index.Full(r.Stream); ok {
+	if f, ok := rep.index.Full(r.Stream); ok {
 		s.State, s.Detail = "unusable", fullDetail(&f)
 	}
-	if ago, ok := p.index.Ref(r.Stream).SinceSlot(p.clock.ms(time.Now())); ok {
+	if ago, ok := rep.index.Ref(r.Stream).SinceSlot(rep.clock.ms(time.Now())); ok {
 		s.LastEventMs = &ago
 	}
 	return s
@@ -206,9 +241,9 @@ func digestText(d *crdt.Digest) string {
 	return fmt.Sprintf("%016x", h)
 }
 
-func (p *Peer) meshStatus() console.Mesh {
+func (rep *report) meshStatus() console.Mesh {
 	m := console.Mesh{BytesIn: map[string]uint64{}, BytesOut: map[string]uint64{}, Snapshots: map[string]uint64{}, Peers: 1}
-	if v := p.view.ages.Load(); v != nil {
+	if v := rep.path.view.ages.Load(); v != nil {
 		m.Peers = v.Peers
 		for _, info := range v.list {
 			for kind, t := range info.In.ByName() {
@@ -219,13 +254,13 @@ func (p *Peer) meshStatus() console.Mesh {
 			}
 		}
 	}
-	if st := p.view.coreStats.Load(); st != nil {
+	if st := rep.path.view.coreStats.Load(); st != nil {
 		m.Divergent = st.Divergent
 		maps.Copy(m.Snapshots, st.Snapshots)
 	}
-	m.Quarantined = p.index.Stats().Quarantined
-	m.Unjoined = p.mesh.unjoined()
-	m.PropagationMs = quantiles(p.metrics.propagation)
+	m.Quarantined = rep.index.Stats().Quarantined
+	m.Unjoined = rep.mesh.unjoined()
+	m.PropagationMs = quantiles(rep.metrics.propagation)
 	return m
 }
 
@@ -254,12 +289,12 @@ func quantilesOf(h *dto.Histogram) console.Quantiles {
 	return q
 }
 
-func (p *Peer) requestStatus(now time.Time) console.Requests {
-	m := p.metrics
+func (rep *report) requestStatus(now time.Time) console.Requests {
+	m := rep.metrics
 	return console.Requests{
 		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
-		CachedTokens: counterValue(m.cached), Rate: p.rate.perSecond(now, p.journal.arrived.Load()),
-		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead), Recent: p.recent.since(now, m),
+		CachedTokens: counterValue(m.cached), Rate: rep.journal.rate.perSecond(now, rep.journal.arrived.Load()),
+		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead), Recent: rep.recent.since(now, m),
 	}
 }
 
@@ -275,20 +310,20 @@ func (c *inForce) configStatus() console.Config {
 	return out
 }
 
-// prefixes lists the most shared prefixes with the names of their holders.
-func (p *Peer) prefixes(n int) []console.Prefix {
+// top lists the most shared prefixes with the names of their holders.
+func (u *prefixUse) top(n int) []console.Prefix {
 	names := map[crdt.StreamID]string{}
-	for _, r := range p.fleet.List() {
+	for _, r := range u.fleet.List() {
 		names[r.Stream] = r.Name()
 	}
 	out := []console.Prefix{}
-	top := p.index.Top(n)
-	hits, roots, of := p.hits.count(top)
+	top := u.index.Top(n)
+	hits, roots, of := u.hits.count(top)
 	for i, t := range top {
 		q := console.Prefix{
-			Key: keyText(t.Key), Parent: keyText(t.Parent), Tokens: t.Depth * p.rules.config().Grid, Blocks: t.Blocks,
+			Key: keyText(t.Key), Parent: keyText(t.Parent), Tokens: t.Depth * u.rules.config().Grid, Blocks: t.Blocks,
 		}
-		q.Model, q.Tenant = p.prompts.roots.find(roots[i])
+		q.Model, q.Tenant = u.roots.find(roots[i])
 		if t.Under != 0 {
 			q.Under = keyText(t.Under)
 		}

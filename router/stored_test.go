@@ -83,7 +83,7 @@ func keepers(t *testing.T, n int, change func(*Config)) (all []*keeper, peers []
 // request sends a body, or nothing if it is "", and tells the answer.
 func request(t *testing.T, p *Peer, method, path, body string, header ...string) (status int, replica, text string) {
 	t.Helper()
-	req, err := http.NewRequest(method, "http://"+p.public.Addr().String()+path, strings.NewReader(body))
+	req, err := http.NewRequest(method, "http://"+p.front.public.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

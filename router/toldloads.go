@@ -18,7 +18,8 @@ const toldFor = 3 * time.Second
 // toldLoads listens to the loads that SGLang publishes (LoadStat), of the
 // replicas this peer owns. Where they come, nobody asks for /v1/loads.
 type toldLoads struct {
-	peer *Peer
+	fleet  *fleet.Fleet
+	ingest *follower
 
 	mu   sync.Mutex // guards below
 	last map[crdt.StreamID]time.Time
@@ -47,9 +48,9 @@ func (l *toldLoads) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		listed := map[crdt.StreamID]bool{}
-		for _, r := range l.peer.fleet.List() {
+		for _, r := range l.fleet.List() {
 			f := r.Facts()
-			if f.Loads == "" || !l.peer.ingest.owns(r.Stream) {
+			if f.Loads == "" || !l.ingest.owns(r.Stream) {
 				continue
 			}
 			listed[r.Stream] = true
@@ -103,7 +104,7 @@ func (l *toldLoads) listen(ctx context.Context, r *fleet.Replica, endpoint, topi
 		l.mu.Lock()
 		l.last[r.Stream] = m.At
 		l.mu.Unlock()
-		l.peer.ingest.scraped(r.Stream, crdt.Scrape{
+		l.ingest.scraped(r.Stream, crdt.Scrape{
 			Version: uint64(m.At.UnixMilli()), Running: int32(min(told.Running, 1<<30)), Waiting: int32(min(told.Waiting, 1<<30)),
 			KVUse: float32(min(1, float64(told.Used)/float64(told.Capacity))), Capacity: int64(min(told.Capacity, 1<<47)),
 		})

@@ -32,18 +32,18 @@ func (t *traffic) total() policy.Traffic {
 
 // advise is the prefill:decode ratio for the traffic so far, by the mean of
 // what was learned of the replicas' rates.
-func (p *Peer) advise() (ratio float64, ok bool) {
-	return p.rules.config().Routing.Disagg.Advise(p.path.traffic.total(), p.loads.TypicalRates())
+func (rep *report) advise() (ratio float64, ok bool) {
+	return rep.rules.config().Routing.Disagg.Advise(rep.path.traffic.total(), rep.loads.TypicalRates())
 }
 
 // disaggStatus says how the pools are used; nil while disaggregation is off.
-func (p *Peer) disaggStatus() *console.Disagg {
-	cfg := &p.rules.config().Routing.Disagg
+func (rep *report) disaggStatus() *console.Disagg {
+	cfg := &rep.rules.config().Routing.Disagg
 	if !cfg.On() {
 		return nil
 	}
 	s := &console.Disagg{Mode: cfg.Mode}
-	for _, r := range p.fleet.List() {
+	for _, r := range rep.fleet.List() {
 		switch {
 		case !r.Up():
 		case r.Spec.Role == "prefill":
@@ -53,7 +53,7 @@ func (p *Peer) disaggStatus() *console.Disagg {
 		}
 	}
 	for _, why := range splitReasons {
-		n := counterValue(p.metrics.splits.WithLabelValues(string(why)))
+		n := counterValue(rep.metrics.splits.WithLabelValues(string(why)))
 		if why == policy.SplitRemote || why == policy.SplitOnly {
 			s.Pairs += n
 		} else {
@@ -61,12 +61,12 @@ func (p *Peer) disaggStatus() *console.Disagg {
 		}
 	}
 	for _, how := range []leg{legFailed, legTimeout} {
-		s.Failed += counterValue(p.metrics.legs.WithLabelValues(string(how)))
+		s.Failed += counterValue(rep.metrics.legs.WithLabelValues(string(how)))
 	}
-	if t := p.path.traffic.total(); t.Requests > 0 {
+	if t := rep.path.traffic.total(); t.Requests > 0 {
 		s.Input, s.Cached, s.Output = t.Input/t.Requests, t.Cached/t.Requests, t.Output/t.Requests
 	}
-	if ratio, ok := p.advise(); ok {
+	if ratio, ok := rep.advise(); ok {
 		s.Advised = &ratio
 	}
 	return s
