@@ -86,7 +86,7 @@ type MeshTLSConfig struct {
 type DiscoveryConfig struct {
 	DNS       []string      `yaml:"dns" doc:"names whose addresses are replicas: http://name:port"`
 	SlowStart time.Duration `yaml:"slow_start" doc:"a replica that came up gets less than its part for this long; 0 = off"`
-	// Replica is what DNS does not say of its replicas.
+	// Replica is what neither DNS nor a pod says of a replica.
 	Replica    fleet.Template         `yaml:"replica"`
 	Kubernetes fleet.KubernetesConfig `yaml:"kubernetes"`
 }
@@ -109,7 +109,7 @@ type DrainConfig struct {
 type LimitsConfig struct {
 	BodyBytes    int64         `yaml:"body_bytes" doc:"largest request body"`
 	BodyTime     time.Duration `yaml:"body_time" doc:"longest a client may take to send its body"`
-	HeaderTime   time.Duration `yaml:"header_time" doc:"longest a client may take to send a request's header, TLS handshake included"`
+	HeaderTime   time.Duration `yaml:"-"` // longest a client may take to send a request's header, TLS handshake included
 	Connections  int           `yaml:"connections" doc:"open client connections; a newcomer beyond takes the place of the one that was idle longest; 0 = no limit"`
 	Concurrency  int           `yaml:"concurrency" doc:"requests in flight"`
 	Queue        int           `yaml:"queue" doc:"requests waiting beyond that; then 429"`
@@ -237,7 +237,6 @@ func (c *Config) Validate() error {
 	}
 	positive("limits.body_bytes", c.Limits.BodyBytes)
 	positive("limits.body_time", int64(c.Limits.BodyTime))
-	positive("limits.header_time", int64(c.Limits.HeaderTime))
 	positive("limits.concurrency", int64(c.Limits.Concurrency))
 	positive("limits.ttft", int64(c.Limits.TTFT))
 	positive("limits.answer", int64(c.Limits.Answer))

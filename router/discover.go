@@ -26,7 +26,7 @@ func newDiscovery(cfg DiscoveryConfig, logger hclog.Logger) ([]finder, error) {
 		out = append(out, finder{fleet.SourceDNS, d.Run, d.Trouble})
 	}
 	if cfg.Kubernetes.Selector != "" {
-		k, err := fleet.NewKubernetes(cfg.Kubernetes, logger)
+		k, err := fleet.NewKubernetes(cfg.Kubernetes, cfg.Replica, logger)
 		if err != nil {
 			return nil, err
 		}

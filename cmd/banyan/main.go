@@ -177,6 +177,9 @@ func meantFlag(fs *flag.FlagSet, err error) string {
 	if !unknown {
 		return ""
 	}
+	if cure := gone[name]; cure != "" {
+		return ": " + cure
+	}
 	known, settings := map[string]bool{}, []string{}
 	fs.VisitAll(func(f *flag.Flag) {
 		known["--"+f.Name] = true

@@ -24,7 +24,6 @@ type KubernetesConfig struct {
 	Port      int    `yaml:"port" doc:"port of their OpenAI API"`
 	API       string `yaml:"api" doc:"API server; default: the cluster this pod runs in"`
 	Account   string `yaml:"account" doc:"directory with token, ca.crt and namespace of a service account"`
-	Template  `yaml:",inline"`
 }
 
 // DefaultAccount is where Kubernetes mounts a pod's service account.
@@ -47,14 +46,13 @@ func (c *KubernetesConfig) Validate(key string) error {
 	if strings.ContainsAny(c.Namespace, "/ ") {
 		errs = append(errs, fmt.Errorf("%s.namespace: %q is not a name", key, c.Namespace))
 	}
-	errs = append(errs, c.Template.Validate(key))
 	return errors.Join(errs...)
 }
 
 // NewKubernetes makes discovery from configuration, the service account and
-// the environment of a pod.
-func NewKubernetes(c KubernetesConfig, logger hclog.Logger) (*Kubernetes, error) {
-	k := &Kubernetes{API: c.API, Namespace: c.Namespace, Selector: c.Selector, Port: c.Port, Template: c.Template, Logger: logger}
+// the environment of a pod. t is what a pod does not tell.
+func NewKubernetes(c KubernetesConfig, t Template, logger hclog.Logger) (*Kubernetes, error) {
+	k := &Kubernetes{API: c.API, Namespace: c.Namespace, Selector: c.Selector, Port: c.Port, Template: t, Logger: logger}
 	if k.API == "" {
 		host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 		if host == "" || port == "" {

@@ -285,7 +285,7 @@ func TestServiceAccount(t *testing.T) {
 	write("namespace", "prod\n")
 	write("token", "s3cret\n")
 	cfg := KubernetesConfig{Selector: "app=x", Port: 1, API: srv.URL, Account: dir}
-	k, err := NewKubernetes(cfg, nil)
+	k, err := NewKubernetes(cfg, Template{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,27 +293,28 @@ func TestServiceAccount(t *testing.T) {
 		t.Errorf("a server nobody vouches for got %v, error %v", token.Load(), err)
 	}
 	write("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})))
-	if k, err = NewKubernetes(cfg, nil); err != nil {
+	if k, err = NewKubernetes(cfg, Template{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := k.list(t.Context(), nil); err != nil || token.Load() != "Bearer s3cret /api/v1/namespaces/prod/pods" {
 		t.Errorf("%v, error %v", token.Load(), err)
 	}
 	cfg.API = "http://127.0.0.1:1"
-	if k, err = NewKubernetes(cfg, nil); err != nil || k.Token != nil {
+	if k, err = NewKubernetes(cfg, Template{}, nil); err != nil || k.Token != nil {
 		t.Errorf("the token would go in the clear; error %v", err)
 	}
 	write("ca.crt", "nonsense")
-	if _, err = NewKubernetes(cfg, nil); err == nil {
+	if _, err = NewKubernetes(cfg, Template{}, nil); err == nil {
 		t.Error("a broken authority passes")
 	}
 }
 
 func TestKubernetesFaultsAreReportedByKey(t *testing.T) {
-	c := KubernetesConfig{Selector: "a=b", API: "ftp://x", Namespace: "a b", Template: Template{Engine: "tgi", EventsPort: 70000, Role: "boss"}}
-	err := c.Validate("discovery.kubernetes")
-	for _, want := range []string{".port:", ".api:", ".namespace:", ".engine:", ".events_port:", ".role:"} {
-		if err == nil || !strings.Contains(err.Error(), "discovery.kubernetes"+want) {
+	c := KubernetesConfig{Selector: "a=b", API: "ftp://x", Namespace: "a b"}
+	replica := Template{Engine: "tgi", EventsPort: 70000, Role: "boss"}
+	err := errors.Join(c.Validate("discovery.kubernetes"), replica.Validate("discovery.replica"))
+	for _, want := range []string{"kubernetes.port:", "kubernetes.api:", "kubernetes.namespace:", "replica.engine:", "replica.events_port:", "replica.role:"} {
+		if err == nil || !strings.Contains(err.Error(), "discovery."+want) {
 			t.Errorf("%s is missing in: %v", want, err)
 		}
 	}

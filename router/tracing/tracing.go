@@ -20,8 +20,8 @@ import (
 type Config struct {
 	Endpoint string        `yaml:"endpoint" doc:"OTLP over HTTP, as http://collector:4318; empty: no tracing, and traceparent passes as it came"`
 	Sample   float64       `yaml:"sample" doc:"share of the traces begun here that are kept, 0-1; a client's traceparent decides for its own"`
-	Queue    int           `yaml:"queue" doc:"spans waiting to be sent; more are dropped and counted"`
-	Timeout  time.Duration `yaml:"timeout" doc:"for one batch to be taken, and for the last ones at the end"`
+	Queue    int           `yaml:"-"` // spans waiting to be sent; more are dropped and counted
+	Timeout  time.Duration `yaml:"-"` // for one batch to be taken, and for the last ones at the end
 }
 
 // DefaultConfig returns the documented defaults.
