@@ -27,7 +27,7 @@ type collector struct {
 	discovery, advised, queueClass, queueOldest *prometheus.Desc
 	spans                                       *prometheus.Desc
 	promptKeys, wrongKeys                       *prometheus.Desc
-	accessLines, saturated                      *prometheus.Desc
+	accessLines, saturated, refusing, roleUp    *prometheus.Desc
 }
 
 func newCollector(p *Peer) *collector {
@@ -70,6 +70,8 @@ func newCollector(p *Peer) *collector {
 		wrongKeys:    d("prompt_keys_wrong_total", "Prompts whose engine counted other tokens than its endpoint told before, by that endpoint.", "rung"),
 		saturated:    d("saturation", "How full a pool is, 0 to 1: the mean over its replicas of KV cache in use, of requests against admission.replica_limit, and 1 where the engine has a queue; 1 without a usable replica. The pool is the role of its replicas. For autoscalers.", "model", "pool"),
 		accessLines:  d("access_log_lines_total", "Lines of the access log, by what became of them: written, dropped because who reads the log is too slow, or failed to be written.", "outcome"),
+		refusing:     d("mesh_refused_peers", "Live peers that this one does not talk to because a setting that all must share differs."),
+		roleUp:       d("role_replicas_up", "Replicas that may get requests, by role; absent unless prefill and decode are kept apart.", "role"),
 		queueOldest:  d("queue_oldest_seconds", "Wait so far of the request that waits longest."),
 	}
 }
@@ -161,15 +163,24 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counters(c.snapshots, gossip.SnapshotReasons(), core.Snapshots)
 	counters(c.givenUp, gossip.DropCauses(), core.Dropped)
 	counters(c.rejected, gossip.RejectCauses(), core.Rejected)
-	worst := 0.0
+	worst, refused := 0.0, 0
 	if v := p.path.view.ages.Load(); v != nil {
 		for _, info := range v.list {
+			if info.Member && info.Refused != "" {
+				refused++
+			}
 			if off := float64(info.ClockOffset); info.Member && max(off, -off) > max(worst, -worst) {
 				worst = off
 			}
 		}
 	}
 	gauge(c.clock, worst/1000)
+	gauge(c.refusing, float64(refused))
+	if p.rules.config().Routing.Disagg.On() {
+		for role, n := range rolesUp(p.fleet.List()) {
+			gauge(c.roleUp, float64(n), role)
+		}
+	}
 	rules := p.rules.Load()
 	for listener, cert := range map[string]*certificate{"http": rules.http, "admin": rules.admin} {
 		if cert != nil {

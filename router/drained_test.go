@@ -224,3 +224,24 @@ func TestMissingRolesAreTold(t *testing.T) {
 		}
 	}
 }
+
+// Where prefill and decode are kept apart, a role without a replica counts 0;
+// where they are not there is no such gauge.
+func TestRolesWithoutAReplicaAreMeasured(t *testing.T) {
+	scraped := func(mode string) string {
+		p := quietPeer(t, func(c *Config) {
+			c.Routing.Disagg.Mode = mode
+			c.Replicas = []fleet.Spec{{Name: "d", URL: "http://127.0.0.1:1", Model: "m", Role: "decode"}, {Name: "b", URL: "http://127.0.0.1:2", Model: "m"}}
+		})
+		return exposedBy(t, p.metrics.registry)
+	}
+	apart := scraped(policy.DisaggThreshold)
+	for _, want := range []string{`banyan_role_replicas_up{role="decode"} 1`, `banyan_role_replicas_up{role="prefill"} 0`} {
+		if !strings.Contains(apart, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	if text := scraped("off"); strings.Contains(text, "banyan_role_replicas_up") {
+		t.Error("roles are counted where they are not kept apart")
+	}
+}

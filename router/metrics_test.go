@@ -116,6 +116,7 @@ func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
 	have["banyan_prompt_keys_total"] = "where prompts are keyed"            // TestExactRoutingThatIsOffIsTold reads it
 	have["banyan_cert_expiry_timestamp_seconds"] = "with mesh.tls"          // TestCertificatesFromFiles reads it
 	have["banyan_listener_cert_expiry_timestamp_seconds"] = "with http.tls" // TestCertificatesRotateUnderTraffic reads it
+	have["banyan_role_replicas_up"] = "with routing.disaggregate"           // TestRolesWithoutAReplicaAreMeasured reads it
 	for name, lines := range series(usageExposition(t)) {
 		have[name] = lines
 	}

@@ -38,6 +38,18 @@ func roleProblems(mode string, on bool, replicas []*fleet.Replica) (out []consol
 	return out
 }
 
+// rolesUp counts the replicas of prefill and of decode that may get requests.
+func rolesUp(replicas []*fleet.Replica) map[string]int {
+	n := map[string]int{"prefill": 0, "decode": 0}
+	for _, r := range replicas {
+		unfit, _ := r.Unfit()
+		if _, apart := n[r.Spec.Role]; apart && r.Spec.Kind == fleet.KindReplica && r.Up() && unfit == "" {
+			n[r.Spec.Role]++
+		}
+	}
+	return n
+}
+
 // tellRoles logs at the start what is missing, where the configuration alone
 // says who the replicas are.
 func (c *census) tellRoles() {

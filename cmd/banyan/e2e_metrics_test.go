@@ -29,6 +29,7 @@ func TestRulesAndBoardReadWhatIsScraped(t *testing.T) {
 	}
 	have := map[string]bool{
 		"banyan_cert_expiry_timestamp_seconds": true, "banyan_listener_cert_expiry_timestamp_seconds": true, // absent without TLS
+		"banyan_role_replicas_up": true, // absent where prefill and decode are not kept apart
 	}
 	missing := func(name string) bool { return !have[name] }
 	for end := time.Now().Add(patience / 2); ; time.Sleep(100 * time.Millisecond) { // some come with what peers tell each other

@@ -56,6 +56,9 @@ func TestPeersThatDifferSayWhatDiffers(t *testing.T) {
 				t.Errorf("%s: exit code %d, no %q in:\n%s", name, code, says, text)
 			}
 		}
+		if scraped := adminGet(t, "http://"+c.p.said["admin"]+"/metrics"); !strings.Contains(scraped, "\nbanyan_mesh_refused_peers 1\n") {
+			t.Errorf("%s: the refused peer is not measured", name)
+		}
 		if strings.Contains(text, "look at its CPU") {
 			t.Errorf("%s: blames the CPU:\n%s", name, text)
 		}
