@@ -240,3 +240,22 @@ func TestScrapesUnderWayOnABrokenConnectionAreToldAgain(t *testing.T) {
 		t.Error("a new connection does not begin with the scrapes")
 	}
 }
+
+// Bases of one process that began at different batches, or without the same ones,
+// differ rightly: only those of the same batches must be equal.
+func TestBasesThatBeganApartAreNoDivergence(t *testing.T) {
+	for name, theirs := range map[string]crdt.Context{
+		"the same batches":   {Epoch: 1, Anchor: 1, Floor: 9},
+		"a later first one":  {Epoch: 1, Anchor: 3, Floor: 9},
+		"one is missing":     {Epoch: 1, Anchor: 1, Floor: 9, Voids: []crdt.Span{{From: 4, To: 4}}},
+		"of another process": {Epoch: 2, Anchor: 1, Floor: 9},
+	} {
+		l := newLab()
+		c := among(t, l, 1, Version)
+		l.ctx = crdt.Context{Epoch: 1, Anchor: 1, Floor: 9}
+		c.compare(c.order[0], "r#0", &crdt.Digest{Context: theirs, Base: crdt.Sum{Count: 5}})
+		if got, want := c.stats.Divergences, name == "the same batches"; (got == 1) != want || got > 1 {
+			t.Errorf("%s: %d divergences", name, got)
+		}
+	}
+}
