@@ -154,6 +154,8 @@ type faultRun struct {
 	healed     bool           // the faulty time is over
 	view       realindex.View
 	log        faultTrace
+	ring       ring     // that peers are to have
+	rotating   bool     // not all have it
 	undo       []func() // of faults in force
 	severed    []Fault  // links that never come back
 	told       map[spreadSlot]bool

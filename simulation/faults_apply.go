@@ -77,6 +77,10 @@ func (r *faultRun) apply(f Fault) (undo func()) {
 		r.depart(r.engines[target])
 	case "twice":
 		r.twice(r.engines[target].process(), r.engines[replicaSlot(f.Other)])
+	case "rotate":
+		r.rotate()
+	case "relist":
+		return r.relist(r.engines[target])
 	case "choke":
 		return r.choke(slot, other)
 	case "clock":

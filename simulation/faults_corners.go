@@ -15,7 +15,7 @@ func Corners() []string {
 	return []string{
 		"a start before the one before", "half-heard, and a ring rolled over", "salts", "pages of several blocks",
 		"equal handles across a restart", "three restarts in a minute", "a quarantine", "clears", "departed and forgotten",
-		"a joiner after a departure", "slow reader", "torn connection", "one process under two URLs", "disk",
+		"a joiner after a departure", "slow reader", "torn connection", "one process under two URLs", "disk", "keys rotated in a cut", "listed more than once",
 	}
 }
 
@@ -67,6 +67,20 @@ func (g *faultDraw) corners(rng *rand.Rand) (out []Fault) {
 		if rng.IntN(2) == 0 {
 			out = append(out, Fault{At: g.span - 10*time.Millisecond, Verb: "join"})
 		}
+	}
+	return out
+}
+
+// outside draws what those around the mesh do to it: its keys, its lists.
+func (g *faultDraw) outside(rng *rand.Rand) (out []Fault) {
+	g.rng = rng
+	if g.peers > 1 && rng.IntN(4) == 0 {
+		cut := Fault{At: g.within(g.span / 2), Verb: "cut", Peer: g.peer(), For: g.span/4 + g.within(g.span/4)}
+		cut.Other = g.other(cut.Peer)
+		out = append(out, cut, Fault{At: cut.At + g.within(g.span/16), Verb: "rotate"})
+	}
+	if rng.IntN(4) == 0 {
+		out = append(out, Fault{At: g.within(g.span), Verb: "relist", Target: g.replica(), For: g.span/4 + g.within(g.span/2)})
 	}
 	return out
 }
@@ -178,20 +192,6 @@ func (r *faultRun) listed() (out []*faultEngine) {
 		}
 	}
 	return out
-}
-
-// list sets what the peer lists.
-func (p *faultPeer) list(which func(*faultEngine) bool) {
-	next, fresh := map[crdt.StreamID]bool{}, p.lists == nil
-	for _, e := range p.run.engines {
-		if which(e) {
-			next[e.stream] = true
-		} else if fresh {
-			p.run.reached("a joiner after a departure")
-		}
-	}
-	p.lists = next
-	p.leaving.List(next, p.now())
 }
 
 // forgetDeparted is router's: what left long ago is dropped.

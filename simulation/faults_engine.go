@@ -82,6 +82,7 @@ func (l *library) chain(p *prompt) *realindex.Chain {
 type faultEngine struct {
 	run    *faultRun
 	name   string
+	url    string
 	stream crdt.StreamID
 	mode   crdt.Mode
 	rng    *rand.Rand
@@ -119,10 +120,11 @@ const engineBlocks = 60
 
 func (r *faultRun) newEngine(i int) *faultEngine {
 	e := &faultEngine{
-		run: r, name: fmt.Sprintf("r%d", i), stream: crdt.NewStreamID(fmt.Sprintf("http://r%d:8000", i), 0), up: true,
+		run: r, name: fmt.Sprintf("r%d", i), url: fmt.Sprintf("http://r%d:8000", i), up: true,
 		mode: crdt.Mode(i % 2), rng: rand.New(rand.NewPCG(r.cfg.Seed, 0xe9<<16|uint64(i))),
 		cutOff: map[int]int{}, said: map[uint64]*account{}, ways: habits{perPage: 1},
 	}
+	e.stream = crdt.NewStreamID(e.url, 0)
 	e.replay = []int{0, 10, 150}[e.rng.IntN(3)]
 	e.tells = i%4 != 3
 	e.begin()

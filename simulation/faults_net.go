@@ -40,6 +40,7 @@ type pipeEnd struct {
 	lastAt int64            // latest arrival planned at the other end
 	words  gossip.Describer // of what this end sends
 	held   []func()         // what waits for a cut to end
+	proved int              // the key by which the other end proved itself
 }
 
 func newNetwork(a *agenda, cfg *FaultConfig, seed uint64) *network {
@@ -94,8 +95,13 @@ func (n *network) delay(from, to int) int64 {
 // dial connects x to y if frames pass both ways.
 func (n *network) dial(x, y *faultPeer, class gossip.Class) {
 	n.after(2*n.delay(x.slot, y.slot), func() {
-		if x.alive && y.alive && !x.stalled && !y.stalled && n.both(x.slot, y.slot) {
+		if !x.alive || !y.alive || x.stalled || y.stalled || !n.both(x.slot, y.slot) {
+			return
+		}
+		if trust(x, y) {
 			n.connect(x, y, class)
+		} else {
+			x.run.violate("Refused", x, "has step %d of the keys, and %s step %d", x.ring, y.name, y.ring)
 		}
 	})
 }
@@ -108,6 +114,7 @@ func (n *network) connect(x, y *faultPeer, class gossip.Class) {
 		z.pipes[n.conns] = p.ends[i]
 	}
 	p.ends[0].other, p.ends[1].other = p.ends[1], p.ends[0]
+	p.ends[0].proved, p.ends[1].proved = y.ring.proof(), x.ring.proof()
 	n.pipes = append(n.pipes, p)
 	x.step(gossip.Connected{Conn: p.ends[0].conn, Class: class, Dialed: true, Expect: y.id})
 	y.step(gossip.Connected{Conn: p.ends[1].conn, Class: class})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/fleet"
 	realindex "github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/load"
@@ -37,12 +38,15 @@ type faultPeer struct {
 	reason   string
 	requests int  // under way
 	ingests  bool // told the mesh of an engine's log as its owner, ever
+	ring     ring
 
 	sees    map[int]*sight
 	buried  map[crdt.PeerID]bool // whom membership called dead, and not alive since
 	elders  elders
 	follows map[crdt.StreamID]*follower
 	losses  gossip.Losses
+	entries map[*faultEngine]entries // how discovery lists them
+	fleet   *fleet.Fleet
 	lists   map[crdt.StreamID]bool // replicas
 	leaving ingest.Departures
 	checked map[crdt.StreamID]*checkedStream
@@ -56,6 +60,7 @@ func (r *faultRun) boot(slot int) *faultPeer {
 		run: r, slot: slot, name: peerName(slot), alive: true, pipes: map[gossip.Conn]*pipeEnd{},
 		sees: map[int]*sight{}, buried: map[crdt.PeerID]bool{}, follows: map[crdt.StreamID]*follower{},
 		checked: map[crdt.StreamID]*checkedStream{}, clock: peerClock{r.skews[slot], r.skews[slot]},
+		ring: r.ring, entries: map[*faultEngine]entries{}, fleet: fleet.New(fleet.Config{Changed: func() {}}),
 	}
 	for i := range p.id {
 		p.id[i] = byte(rng.Uint32())

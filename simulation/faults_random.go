@@ -16,6 +16,7 @@ func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 	}
 	out = append(out, g.forGood(rand.New(rand.NewPCG(seed, 0x5e7e8)))...)
 	out = append(out, g.corners(rand.New(rand.NewPCG(seed, 0xc0e4)))...)
+	out = append(out, g.outside(rand.New(rand.NewPCG(seed, 0x07516e)))...)
 	slices.SortStableFunc(out, func(a, b Fault) int { return int(a.At - b.At) })
 	return out
 }

@@ -50,11 +50,15 @@ type Fault struct {
 //	                   salts, same-handles in all processes, or a disk
 //	twice r0 r1        r1 is another URL of r0's process from now on
 //	depart r0          it leaves for good; peers stop listing it within 6 s of each other
+//	rotate             the mesh gets a new key, in three steps that each peer takes at
+//	                   a time of its own
+//	relist r0          discovery lists it more than once, by names, spellings and
+//	                   sources that differ by peer
 func FaultVerbs() []string {
 	return []string{
 		"cut", "sever", "break", "slow", "stall", "kill", "drain", "join", "suspect", "skew",
 		"restart", "clock", "drop-events", "repeat-events", "lose",
-		"choke", "half", "clears", "become", "twice", "depart",
+		"choke", "half", "clears", "become", "twice", "depart", "rotate", "relist",
 	}
 }
 
@@ -135,15 +139,15 @@ func (f *Fault) args(args []string) error {
 		return f.pair(args)
 	case "become", "twice":
 		return f.ofReplica(args)
-	case "join":
-		return count(args, 0, "join")
+	case "join", "rotate":
+		return count(args, 0, f.Verb)
 	case "stall", "kill", "drain":
 		if err := count(args, 1, f.Verb+" PEER"); err != nil {
 			return err
 		}
 		f.Peer = args[0]
 		return wantPeer(f.Peer)
-	case "restart", "lose", "half", "depart":
+	case "restart", "lose", "half", "depart", "relist":
 		if err := count(args, 1, f.Verb+" REPLICA"); err != nil {
 			return err
 		}
@@ -330,7 +334,7 @@ func (f Fault) String() string {
 		return s + " " + f.Peer + f.Target + " " + sign + f.Skew.String()
 	case "drop-events", "repeat-events":
 		return s + " " + f.Target + " " + strconv.FormatFloat(f.Factor, 'g', -1, 64)
-	case "join":
+	case "join", "rotate":
 		return s
 	case "clears":
 		return s + " " + f.Target + " " + strconv.Itoa(int(f.Factor))

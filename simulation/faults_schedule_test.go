@@ -61,6 +61,8 @@ func TestFaultsFileFaultsAreNamedByLine(t *testing.T) {
 		"suspect a b":                 "want suspect a>b",
 		"break a>b":                   "breaks both ways",
 		"join a":                      "want join",
+		"rotate a":                    "want rotate",
+		"relist a":                    "is no replica",
 		"cut a b\ncut b\nkill a\nfly": "line 2",
 	} {
 		if _, err := ParseFaults(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {

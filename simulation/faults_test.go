@@ -155,15 +155,20 @@ func TestRandomFaultsReachEveryCorner(t *testing.T) {
 			reached[corner] += n
 		}
 	}
-	// An engine that restarts meanwhile spoils this one, so one schedule has nothing
-	// else in it.
-	half, err := RunFaults(FaultConfig{Seed: 3, Peers: 4, Replicas: 1, RingBytes: 1_000, Faults: []Fault{{At: 3 * time.Second, For: 8 * time.Second, Verb: "half", Target: "r0"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tellViolation(t, &half, func(Violation) bool { return true })
-	for corner, n := range half.Reached {
-		reached[corner] += n
+	// What happens meanwhile spoils some, so they have schedules of their own.
+	cut := Fault{At: 3 * time.Second, For: 8 * time.Second, Verb: "cut", Peer: "a", Other: "b"}
+	for _, faults := range [][]Fault{
+		{{At: 3 * time.Second, For: 8 * time.Second, Verb: "half", Target: "r0"}},
+		{cut, {At: 4 * time.Second, Verb: "rotate"}},
+	} {
+		alone, err := RunFaults(FaultConfig{Seed: 3, Peers: 4, Replicas: 1, RingBytes: 1_000, Faults: faults})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tellViolation(t, &alone, func(Violation) bool { return true })
+		for corner, n := range alone.Reached {
+			reached[corner] += n
+		}
 	}
 	for _, corner := range Corners() {
 		t.Logf("%7d %s", reached[corner], corner)
