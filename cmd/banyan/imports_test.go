@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/kvevents", "router/kvevents/follow",
 		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing", "router/requests", "deploy",
 	},
-	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
+	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/fleet", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
 	"simulation/workload": {},
 	"simulation/chart":    {},
