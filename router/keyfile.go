@@ -61,6 +61,9 @@ func readKeys(path, attribute string) (keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	if len(list) == 0 { // a file that somebody empties, or has not finished
+		return nil, fmt.Errorf("%s holds no key, so nobody could come in: add one with banyan keygen", path)
+	}
 	return list, nil
 }
 

@@ -37,6 +37,9 @@ import (
 type Options struct {
 	Version string
 	Logger  hclog.Logger
+	// LogDropped counts the lines that Logger lost since the start because
+	// nobody took them; nil: none.
+	LogDropped func() uint64
 	// Stdout takes the access log where its path is stdout; nil: nobody.
 	Stdout io.Writer
 	// Source is where the configuration came from, to follow its changes. The
@@ -101,7 +104,14 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		host, _, _ = strings.Cut(host, ".")
 		p.name = fmt.Sprintf("%.40s-%s", host, p.id.String()[:6])
 	}
-	p.metrics = newMetrics(prometheus.NewRegistry(), opt.Version)
+	registry := prometheus.NewRegistry()
+	p.metrics = newMetrics(registry, opt.Version)
+	if opt.LogDropped == nil {
+		opt.LogDropped = func() uint64 { return 0 }
+	}
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "banyan_log_lines_dropped_total", Help: "Lines of this peer's own log that are missing because who reads it is too slow.",
+	}, func() float64 { return float64(opt.LogDropped()) }))
 	p.metrics.startAtZero(cfg.Policy)
 	p.rules = &inForce{source: opt.Source, hangup: make(chan struct{}, 1), metrics: p.metrics, log: p.log, takeUp: p.takeUp}
 	p.rules.Store(begin)

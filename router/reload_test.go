@@ -138,6 +138,18 @@ func TestABadConfigurationChangesNothing(t *testing.T) {
 	if err := os.WriteFile(clients, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	s.change(func(*Config) {}, nil)
+	for _, nobody := range []string{"", "# later\n"} { // emptied, or half written
+		if err := os.WriteFile(clients, []byte(nobody), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.rules.reload(false); err == nil || !strings.Contains(p.Status().Config.Fault, "holds no key") || p.rules.Load() != before {
+			t.Errorf("a keys file of %q: %v", nobody, err)
+		}
+	}
+	if err := os.WriteFile(clients, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s.change(func(c *Config) { c.Policy = "random" }, nil)
 	if err := p.rules.reload(false); err != nil || p.rules.config().Policy != "random" || p.Status().Config.Fault != "" {
 		t.Errorf("after the faults were mended: %v, policy %s", err, p.rules.config().Policy)

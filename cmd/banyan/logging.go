@@ -9,11 +9,20 @@ import (
 	"github.com/banyan-llm/banyan/router"
 )
 
-// newLogger makes the log of a peer.
-func newLogger(cfg *router.LogConfig, to io.Writer) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{
-		Name: "banyan", Level: hclog.LevelFromString(cfg.Level), JSONFormat: cfg.JSON, Output: logLines{to, cfg.JSON},
-	})
+// newLogger makes the log of a peer, whose lines a queue writes. Close ends the
+// queue.
+func newLogger(cfg *router.LogConfig, to io.Writer) (hclog.Logger, *logQueue) {
+	logger := func(to io.Writer) hclog.Logger {
+		return hclog.New(&hclog.LoggerOptions{
+			Name: "banyan", Level: hclog.LevelFromString(cfg.Level), JSONFormat: cfg.JSON, Output: logLines{to, cfg.JSON},
+		})
+	}
+	q, direct := newLogQueue(to), logger(to)
+	q.say = func(n uint64) {
+		direct.Warn("log lines are missing here: whoever reads this log was too slow and the queue was full", "lines", n)
+	}
+	go q.run()
+	return logger(q), q
 }
 
 // logLines makes one line of every entry, which hclog writes at one stroke, and

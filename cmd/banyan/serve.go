@@ -22,7 +22,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if l.print {
 		return printConfig(stdout, l.cfg)
 	}
-	peer, err := router.New(l.cfg, router.Options{Version: version, Logger: newLogger(&l.cfg.Log, stderr), Stdout: stdout, Source: l.source(args)})
+	log, lines := newLogger(&l.cfg.Log, stderr)
+	defer lines.close()
+	peer, err := router.New(l.cfg, router.Options{Version: version, Logger: log, LogDropped: lines.dropped.Load, Stdout: stdout, Source: l.source(args)})
 	var faults *router.ConfigError
 	switch {
 	case errors.As(err, &faults):

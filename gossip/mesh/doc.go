@@ -25,6 +25,8 @@
 //	I4  A load change waits for at most one step of the loop, never behind bulk.
 //	I5  A stranger costs at most one place in the lobby and maxHelloBytes, and
 //	    for at most the hello's time; when the lobby is full the oldest yields.
+//	    What strangers send to membership is bounded each (guestBytesMax) and
+//	    in all (lobbyBytesMax), and so are the members known (rosterMax).
 //	I6  With a keyring or certificates no frame is read from or sent to a peer
 //	    that has not proved that it holds one of the ring's keys, or a
 //	    certificate of the mesh's authority; a connection whose key left the

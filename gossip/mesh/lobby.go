@@ -10,15 +10,25 @@ import (
 // lobbyMax bounds the connections whose remote has not said who it is.
 const lobbyMax = 256
 
+// memberlist keeps what a stream sends until it has the whole of it, and only
+// then finds out whether the sender has the key: up to 20 MiB each, in buffers
+// that grow by doubling. The state of 1,024 members is below 1 MiB.
+const (
+	guestBytesMax = 4 << 20  // of one membership stream
+	lobbyBytesMax = 16 << 20 // of all that stand
+)
+
 // lobby holds the connections of strangers. When it is full the oldest
 // yields: who belongs here leaves within a round trip, so a crowd of silent
-// connections keeps nobody out (I5).
+// connections keeps nobody out (I5). When they have sent more than it holds,
+// who sent most yields.
 type lobby struct {
-	max     int
-	yielded func(net.Conn)
+	max, maxBytes int
+	yielded       func(net.Conn, cause)
 
-	mu     sync.Mutex // guards below
-	guests *list.List // of net.Conn, oldest first
+	mu     sync.Mutex // guards below, and the guests
+	guests *list.List // of *guest, oldest first
+	bytes  int        // that those in it have sent
 	closed bool
 	empty  chan struct{} // closes when closed is true and no guest is left
 }
@@ -26,11 +36,13 @@ type lobby struct {
 // guest is one place in the lobby.
 type guest struct {
 	lobby *lobby
-	place *list.Element
+	conn  net.Conn
+	place *list.Element // nil once it has left
+	bytes int           // read of its membership stream
 }
 
-func newLobby(max int, yielded func(net.Conn)) *lobby {
-	return &lobby{max: max, yielded: yielded, guests: list.New(), empty: make(chan struct{})}
+func newLobby(max, maxBytes int, yielded func(net.Conn, cause)) *lobby {
+	return &lobby{max: max, maxBytes: maxBytes, yielded: yielded, guests: list.New(), empty: make(chan struct{})}
 }
 
 // enter takes a connection in; nil if the lobby is closed.
@@ -40,17 +52,65 @@ func (l *lobby) enter(conn net.Conn) *guest {
 		l.mu.Unlock()
 		return nil
 	}
-	var oldest net.Conn
+	var oldest *guest
 	if l.guests.Len() >= l.max {
-		oldest = l.guests.Remove(l.guests.Front()).(net.Conn)
+		oldest = l.guests.Front().Value.(*guest)
+		l.remove(oldest)
 	}
-	g := &guest{lobby: l, place: l.guests.PushBack(conn)}
+	g := &guest{lobby: l, conn: conn}
+	g.place = l.guests.PushBack(g)
 	l.mu.Unlock()
-	if oldest != nil {
-		_ = oldest.Close()
-		l.yielded(oldest)
-	}
+	l.send(oldest, causeCrowd)
 	return g
+}
+
+// took counts n bytes that a guest has sent. It ends the guest's connection if
+// those are too many, and the connection of who sent most if all together are.
+func (g *guest) took(n int) {
+	l := g.lobby
+	l.mu.Lock()
+	if g.place == nil {
+		l.mu.Unlock()
+		return
+	}
+	g.bytes += n
+	l.bytes += n
+	out, why := g, causeOversize
+	switch {
+	case g.bytes > guestBytesMax:
+	case l.bytes > l.maxBytes:
+		why = causeCrowd
+		for e := l.guests.Front(); e != nil; e = e.Next() {
+			if other := e.Value.(*guest); other.bytes > out.bytes {
+				out = other
+			}
+		}
+	default:
+		l.mu.Unlock()
+		return
+	}
+	l.remove(out)
+	l.mu.Unlock()
+	l.send(out, why)
+}
+
+// remove takes a guest off the list. The caller holds l.mu.
+func (l *lobby) remove(g *guest) {
+	if g.place == nil {
+		return
+	}
+	l.guests.Remove(g.place)
+	g.place = nil
+	l.bytes -= g.bytes
+}
+
+// send ends the connection of a guest that was removed; nil is nobody.
+func (l *lobby) send(g *guest, why cause) {
+	if g == nil {
+		return
+	}
+	_ = g.conn.Close()
+	l.yielded(g.conn, why)
 }
 
 // leave gives the place up: the connection ended, or is no stranger any more.
@@ -60,7 +120,7 @@ func (g *guest) leave() {
 		return
 	}
 	g.lobby.mu.Lock()
-	g.lobby.guests.Remove(g.place)
+	g.lobby.remove(g)
 	g.lobby.tellEmpty()
 	g.lobby.mu.Unlock()
 }
@@ -71,7 +131,7 @@ func (l *lobby) close() {
 	l.mu.Lock()
 	l.closed = true
 	for e := l.guests.Front(); e != nil; e = e.Next() {
-		_ = e.Value.(net.Conn).Close()
+		_ = e.Value.(*guest).conn.Close()
 	}
 	l.tellEmpty()
 	l.mu.Unlock()
@@ -118,7 +178,9 @@ func (c *guestConn) Read(p []byte) (int, error) {
 		c.unread = c.unread[n:]
 		return n, nil
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	c.guest.took(n)
+	return n, err
 }
 
 func (c *guestConn) Close() error {

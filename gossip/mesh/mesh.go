@@ -150,7 +150,7 @@ func (m *Mesh) bind() error {
 		peer: m.accepted, wire: m.cfg.wire,
 		refuse: func(why cause, from net.Addr, args ...any) { m.refusals.refuse(why, from, args...) },
 	}
-	t.lobby = newLobby(lobbyMax, func(c net.Conn) { t.refuse(causeCrowd, c.RemoteAddr()) })
+	t.lobby = newLobby(lobbyMax, lobbyBytesMax, func(c net.Conn, why cause) { t.refuse(why, c.RemoteAddr()) })
 	t.ctx, t.cancel = context.WithCancel(m.ctx)
 	m.transport = t
 	return nil
@@ -168,7 +168,9 @@ func (m *Mesh) Start() error {
 	m.transport.start()
 	events := make(chan serf.Event, 64)
 	logger := newSerfLog(m.log, newOnce(m.cfg.Now, onceEvery), func() { m.refusals.count(causeKey) })
-	s, err := serf.Create(serfConfig(&m.cfg, m.transport, m.ring, logger, events))
+	sc := serfConfig(&m.cfg, m.transport, m.ring, logger, events)
+	sc.Merge = bouncer{roster: m.roster, refused: func(err error) { m.refusals.refuse(causeMember, nil, "err", err) }}
+	s, err := serf.Create(sc)
 	if err != nil {
 		m.become(closed, nil)
 		m.cancel()

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -191,7 +192,7 @@ func FuzzFrameName(f *testing.F) {
 
 func TestLobbyOldestYields(t *testing.T) {
 	var out []net.Conn
-	l := newLobby(2, func(c net.Conn) { out = append(out, c) })
+	l := newLobby(2, lobbyBytesMax, func(c net.Conn, _ cause) { out = append(out, c) })
 	var conns []net.Conn
 	var guests []*guest
 	for range 4 {
@@ -228,6 +229,76 @@ func TestLobbyOldestYields(t *testing.T) {
 		t.Error("the last has left, and is waited for")
 	}
 	(*guest)(nil).leave()
+}
+
+func TestInTheLobbyWhoSentMostYields(t *testing.T) {
+	type end struct {
+		conn net.Conn
+		why  cause
+	}
+	var out []end
+	l := newLobby(10, 100, func(c net.Conn, why cause) { out = append(out, end{c, why}) })
+	in := make([]*guest, 3)
+	for i := range in {
+		c, far := net.Pipe()
+		defer far.Close()
+		in[i] = l.enter(c)
+	}
+	in[0].took(20)
+	in[1].took(60)
+	in[2].took(20)
+	if len(out) != 0 {
+		t.Fatalf("%v yielded within the bound", out)
+	}
+	in[2].took(1)
+	if len(out) != 1 || out[0] != (end{in[1].conn, causeCrowd}) {
+		t.Fatalf("%v yielded, want the one that sent 60", out)
+	}
+	in[1].took(1000) // what it had sent before it was ended
+	in[0].took(59)
+	if len(out) != 1 || l.bytes != 100 {
+		t.Errorf("%d yielded, %d bytes count, want 1 and 100", len(out), l.bytes)
+	}
+	in[0].leave()
+	in[2].leave()
+	in[1].leave()
+	if l.bytes != 0 || l.guests.Len() != 0 {
+		t.Errorf("%d bytes of %d guests count after all have left", l.bytes, l.guests.Len())
+	}
+
+	c, far := net.Pipe()
+	defer far.Close()
+	l = newLobby(10, 10*guestBytesMax, func(c net.Conn, why cause) { out = append(out, end{c, why}) })
+	g := l.enter(c)
+	g.took(guestBytesMax)
+	g.took(1)
+	if len(out) != 2 || out[1] != (end{c, causeOversize}) {
+		t.Errorf("%v yielded, want the one beyond its own bound", out[1:])
+	}
+}
+
+func TestTheRosterIsFull(t *testing.T) {
+	r := newRoster(crdt.PeerID{1})
+	now := time.Unix(0, 0)
+	for i := range rosterMax - 1 {
+		r.apply("m"+strconv.Itoa(i), Member{ID: crdt.PeerID{byte(i), byte(i >> 8), 1}}, Failed, now)
+	}
+	told := 0
+	b := bouncer{roster: r, refused: func(error) { told++ }}
+	known, one, two := &serf.Member{Name: "m7"}, &serf.Member{Name: "new1"}, &serf.Member{Name: "new2"}
+	if err := b.NotifyMerge([]*serf.Member{known, one}); err != nil || told != 0 {
+		t.Errorf("one more is refused: %v", err)
+	}
+	if err := b.NotifyMerge([]*serf.Member{one, two}); err == nil || told != 1 {
+		t.Error("two more are taken where one has room")
+	}
+	r.apply("new1", Member{}, Alive, now)
+	if err := b.NotifyMerge([]*serf.Member{known, one}); err != nil {
+		t.Errorf("known members are refused: %v", err)
+	}
+	if b.NotifyMerge([]*serf.Member{two}) == nil {
+		t.Error("one more than all is taken")
+	}
 }
 
 func TestOnceIsBoundedAndForgets(t *testing.T) {

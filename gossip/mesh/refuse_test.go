@@ -229,6 +229,39 @@ func TestSlowLorisKeepsNobodyOut(t *testing.T) {
 	stillWell(t, a, b, 7)
 }
 
+// TestStrangersShareTheirBytes: strangers announce states of 20 MB, which
+// memberlist would collect before it looks for the key.
+func TestStrangersShareTheirBytes(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, keyed)
+	const encrypted = 10 // memberlist's encryptMsg
+	head := append(a.transport.header[:len(a.transport.header):len(a.transport.header)], encrypted)
+	head = binary.BigEndian.AppendUint32(head, 20<<20)
+	send := func(bytes int) net.Conn {
+		conn := hostile(t, a, head)
+		go func() { _, _ = conn.Write(make([]byte, bytes)) }() // until it is ended
+		return conn
+	}
+	for range 2 * lobbyBytesMax >> 20 {
+		send(1 << 20)
+	}
+	eventually(t, "those beyond the bound yielded", func() bool {
+		if a.refusedFor(t, causeCrowd) >= 10 {
+			return true
+		}
+		send(1 << 20) // memberlist ends those that wait for some seconds
+		return false
+	})
+	c := start(t, config("c", b.Addr(), a.Addr())) // joins through the crowd
+	whole(t, a, b, c)
+
+	eventually(t, "a state beyond its own bound is counted", func() bool {
+		hungUp(t, send(guestBytesMax+1))
+		return a.refusedFor(t, causeOversize) >= 1
+	})
+	stillWell(t, a, b, 9)
+}
+
 // frameOf puts a length before bytes.
 func frameOf(length uint32, data []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, length), data...)

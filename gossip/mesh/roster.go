@@ -3,6 +3,7 @@ package mesh
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -123,8 +124,42 @@ func newRoster(self crdt.PeerID) *roster {
 	return &roster{self: self, members: make(map[string]Member)}
 }
 
-// rosterMax bounds the members remembered; serf forgets the dead by time.
+// rosterMax bounds the members remembered, the dead among them: serf forgets
+// those by time (Timing.ReapAfter). memberlist and serf have no bound of their
+// own, so a bouncer holds them to this one.
 const rosterMax = 4096
+
+// bouncer keeps names beyond rosterMax out of membership: who holds a ring key
+// could otherwise fill every peer's memory with invented members.
+type bouncer struct {
+	roster  *roster
+	refused func(error)
+}
+
+var errRosterFull = fmt.Errorf("%d members are known, the dead of the last hour among them: more are not taken; peers that restart all the time are the usual cause", rosterMax)
+
+// NotifyMerge implements serf.MergeDelegate. An error refuses all of members:
+// one that is heard of, or the list that another peer holds.
+func (b bouncer) NotifyMerge(members []*serf.Member) error {
+	if b.roster.takes(members) {
+		return nil
+	}
+	b.refused(errRosterFull)
+	return errRosterFull
+}
+
+// takes reports whether there is room for all of members.
+func (r *roster) takes(members []*serf.Member) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	room := rosterMax - len(r.members)
+	for _, m := range members {
+		if _, known := r.members[m.Name]; !known {
+			room--
+		}
+	}
+	return room >= 0
+}
 
 // apply notes a member's new state under its node name.
 func (r *roster) apply(node string, m Member, state MemberState, now time.Time) {

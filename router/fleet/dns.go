@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -108,6 +109,9 @@ func (d *DNS) look(ctx context.Context, names []*dnsName) (some bool) {
 		if ctx.Err() != nil {
 			return false
 		}
+		if err == nil {
+			addresses, err = withoutForbidden(addresses)
+		}
 		if err != nil {
 			trouble = n.host + ": " + Cause(err)
 		}
@@ -121,11 +125,40 @@ func (d *DNS) look(ctx context.Context, names []*dnsName) (some bool) {
 	return some
 }
 
+// forbidden reports whether discovery must not lead to an address: those of one
+// link are where clouds keep the credentials of a machine, and none of the
+// others is one replica's. A replica that is there all the same can be named
+// under replicas.
+func forbidden(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || a == awsMetadata6
+}
+
+// awsMetadata6 is the one metadata service outside the addresses of a link.
+var awsMetadata6 = netip.MustParseAddr("fd00:ec2::254")
+
+// errForbidden is of an answer of which something was not taken.
+type errForbidden struct{ addr netip.Addr }
+
+func (e errForbidden) Error() string {
+	return fmt.Sprintf("%s is not taken from discovery, being a link-local, metadata, multicast or unspecified address; name a replica there under replicas", e.addr)
+}
+
+// withoutForbidden drops what discovery must not lead to, and names the first
+// of it.
+func withoutForbidden(list []netip.Addr) ([]netip.Addr, error) {
+	i := slices.IndexFunc(list, forbidden)
+	if i < 0 {
+		return list, nil
+	}
+	return slices.DeleteFunc(slices.Clone(list), forbidden), errForbidden{list[i]}
+}
+
 // learn takes one answer.
 func (n *dnsName) learn(addresses []netip.Addr, err error) {
 	var missing *net.DNSError
 	switch {
-	case err == nil && len(addresses) > 0:
+	case len(addresses) > 0 && (err == nil || errors.As(err, new(errForbidden))):
 		n.misses, n.answered = 0, true
 		n.addresses = n.addresses[:0]
 		for _, a := range addresses[:min(len(addresses), maxAddresses)] {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,6 +74,38 @@ func TestDNSListsAddressesAndForgetsThemOnlyWhenTheNameIsGone(t *testing.T) {
 	}
 	if len(d.specs(names)) != 0 {
 		t.Errorf("%q after the name is gone", urls(d.specs(names)))
+	}
+}
+
+// A name that leads to a machine's credentials, or to no machine, is not
+// followed there.
+func TestDiscoveryLeadsToNoForbiddenAddress(t *testing.T) {
+	var answer []netip.Addr
+	d := &DNS{Names: []string{"http://pool:8000"}, Lookup: func(context.Context, string) ([]netip.Addr, error) { return answer, nil }}
+	names := d.parse()
+	for _, bad := range []string{"169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fd00:ec2::254", "0.0.0.0", "::", "224.0.0.1", "ff02::1"} {
+		answer = []netip.Addr{netip.MustParseAddr("10.0.0.1")}
+		if d.look(t.Context(), names); d.Trouble() != "" {
+			t.Errorf("trouble %q with a good address", d.Trouble())
+		}
+		answer = append(answer, netip.MustParseAddr(bad), netip.MustParseAddr("10.0.0.2"))
+		d.look(t.Context(), names)
+		if !equal(urls(d.specs(names)), "http://10.0.0.1:8000", "http://10.0.0.2:8000") || !strings.Contains(d.Trouble(), "is not taken from discovery") {
+			t.Errorf("%s: %q, trouble %q", bad, urls(d.specs(names)), d.Trouble())
+		}
+		answer = answer[1:2]
+		d.look(t.Context(), names)
+		if !equal(urls(d.specs(names)), "http://10.0.0.1:8000", "http://10.0.0.2:8000") || !strings.Contains(d.Trouble(), "is not taken from discovery") {
+			t.Errorf("%s alone: %q, trouble %q", bad, urls(d.specs(names)), d.Trouble())
+		}
+		p := pods{}
+		if _, err := p.apply([]byte(`{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"x","resourceVersion":"1"},` +
+			`"status":{"phase":"Running","podIP":"` + bad + `","conditions":[{"type":"Ready","status":"True"}]}}}`)); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.specs(8000, &Template{}, false); len(got) != 0 {
+			t.Errorf("a pod at %s is %+v", bad, got)
+		}
 	}
 }
 

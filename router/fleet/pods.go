@@ -77,7 +77,7 @@ func (ps pods) specs(port int, t *Template, several bool) []Spec {
 	var out []Spec
 	for _, p := range ps {
 		ip, err := netip.ParseAddr(p.Status.IP)
-		if err != nil || !p.serves() {
+		if err != nil || !p.serves() || forbidden(ip) {
 			continue
 		}
 		name := p.Metadata.Name
