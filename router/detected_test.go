@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,24 @@ import (
 func quietPeer(t *testing.T, change func(*Config)) *Peer {
 	t.Helper()
 	return loggingPeer(t, nil, change)
+}
+
+// logText is a log that may be read while it is written.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *logText) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // loggingPeer is a quiet peer that logs to a writer of the test's.

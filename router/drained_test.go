@@ -1,7 +1,6 @@
 package router
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -50,8 +49,8 @@ func TestDrainedReplicasAreLeftToWhoHasNoOther(t *testing.T) {
 
 func TestTheLastReplicaOfAModelIsDrainedByForceOnly(t *testing.T) {
 	secret, line := NewKey("ops")
-	var log bytes.Buffer
-	p := loggingPeer(t, &log, func(c *Config) {
+	log := &logText{}
+	p := loggingPeer(t, log, func(c *Config) {
 		c.Admin.KeysFile = fileOf(t, line)
 		c.Replicas = []fleet.Spec{{Name: "a", URL: "http://a:1", Model: "m"}, {Name: "b", URL: "http://b:1", Model: "m"}, {Name: "c", URL: "http://c:1", Model: "n"}}
 	})

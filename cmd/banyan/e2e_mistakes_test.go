@@ -5,6 +5,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"testing"
@@ -50,6 +53,7 @@ func TestPeersThatDifferSayWhatDiffers(t *testing.T) {
 			s := c.p.status()
 			return s != nil && len(s.Peers) == 2 && s.Peers[1].Refused != ""
 		})
+		c.p.evidence("another grid and limits.predictions, seen from " + name)
 		text, code := said(t, "status", "--peer", c.p.said["admin"], "--check")
 		for _, says := range []string{"refuse each other", c.says, "another limits.predictions", "1 of 2 peers are alive and of this mesh; 1 refused"} {
 			if code != exitFailed || !strings.Contains(text, says) {
@@ -142,4 +146,57 @@ func TestDrainingIsSafe(t *testing.T) {
 	for _, p := range peers {
 		p.stop()
 	}
+}
+
+// Replicas that cannot do what is asked of them are told, by the reason, and get
+// no requests; a request that names no model is told which there are.
+func TestReplicasThatCannotServeAreTold(t *testing.T) {
+	page := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(page.Close)
+	m, other := replicaProcess(t, "r0"), fakeEngine(t, false, "other")
+	listed := func(format string, args ...any) *process {
+		return single(t, "--replicas", "[{name: r0, "+fmt.Sprintf(format, args...)+"}]")
+	}
+	for name, c := range map[string]struct {
+		p    *process
+		says string
+	}{
+		"another model":   {listed("url: 'http://%s', model: x", m.said["http"]), "r0 gets no requests: it does not serve x, which model: names, but m"},
+		"no LLM server":   {listed("url: '%s'", page.URL), "r0 gets no requests: no LLM server answers there: /v1/models answers 404"},
+		"nobody is there": {listed("url: 'http://%s'", closedPort(t)), "r0 is down: connection refused"},
+	} {
+		eventually(t, name+": the verdict tells", func() bool {
+			text, code := c.p.check()
+			return code == exitFailed && strings.Contains(strings.Join(strings.Fields(text), " "), c.says)
+		})
+		c.p.evidence("replica: " + name)
+		if _, status := c.p.askFor("x", ""); status < 400 {
+			t.Errorf("%s: answers %d", name, status)
+		}
+		c.p.stop()
+	}
+
+	apart := single(t, "--routing.disaggregate.mode", "threshold", "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s'}]", m.said["http"]))
+	const missing = "routing.disaggregate.mode is threshold and no replica has role: prefill nor role: decode"
+	eventually(t, "roles without a replica are told", func() bool {
+		text, code := apart.check()
+		return code == exitFailed && strings.Contains(strings.Join(strings.Fields(text), " "), missing) && strings.Contains(apart.errs.String(), missing)
+	})
+	apart.evidence("prefill and decode apart without their roles")
+	if text := adminGet(t, "http://"+apart.said["admin"]+"/metrics"); !strings.Contains(text, `banyan_role_replicas_up{role="prefill"} 0`) {
+		t.Error("the missing role is not measured")
+	}
+	apart.stop()
+
+	two := single(t, "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s'}, {name: r1, url: '%s'}]", m.said["http"], other))
+	eventually(t, "who names no model is told which there are", func() bool {
+		res, err := http.Post("http://"+two.said["http"]+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"x"}]}`))
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		text, _ := io.ReadAll(res.Body)
+		return res.StatusCode == http.StatusBadRequest && strings.Contains(string(text), "several are served: m, other")
+	})
+	two.stop()
 }

@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,6 +142,11 @@ replicas:
 		return retried != ""
 	})
 	has(retried, "answered by r0 with status 200", "1  r1", "2  r0", "Choice 2", "CANDIDATE")
+	aboutRequest := regexp.MustCompile(`\[WARN\] .*replica down: replica=r1 .*request=[0-9a-f]{32}`)
+	eventually(t, "the warning about a replica names the request that failed there", func() bool {
+		p.askFor("good", "")
+		return aboutRequest.MatchString(p.errs.String())
+	})
 	list, _ := p.why()
 	for _, id := range []string{failed, slow, retried} {
 		if !strings.Contains(list, id) {
@@ -205,4 +212,60 @@ func TestTheAccessLogOfEachMode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whoever reads the access log and stands still holds no request and not the end
+// of the process: lines are dropped, counted and told.
+func TestAStalledReaderOfTheLogHoldsNoRequest(t *testing.T) {
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p := &process{t: t, said: map[string]string{}, errs: &logBuffer{}, done: make(chan error, 1)}
+	p.cmd = exec.Command(path, "serve", "--insecure-mesh", "--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0",
+		"--drain.delay", "100ms", "--access_log.mode", "all", "--replicas", fmt.Sprintf("[{name: r0, url: %q, engine: vllm}]", fakeEngine(t, false, "good")))
+	p.cmd.Stdout, p.cmd.Stderr = in, p.errs
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	line := make([]byte, 256) // where it listens; nothing is read after that
+	n, err := out.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word := range strings.FieldsSeq(string(line[:n])) {
+		if k, v, ok := strings.Cut(word, "="); ok {
+			p.said[k] = v
+		}
+	}
+	p.admin.peer = p.said["admin"]
+	go func() { p.done <- p.cmd.Wait() }()
+	eventually(t, "the model is known", func() bool {
+		s := p.status()
+		return s != nil && len(s.Replicas) == 1 && len(s.Replicas[0].Models) == 1
+	})
+	const senders, each = 8, 700 // the queue takes 4096 lines, the pipe about a hundred
+	var wg sync.WaitGroup
+	for range senders {
+		wg.Go(func() {
+			for range each {
+				if _, status := p.askFor("none", ""); status != http.StatusNotFound {
+					t.Errorf("status %d", status)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if text := adminGet(t, "http://"+p.said["admin"]+"/metrics"); strings.Contains(text, `banyan_access_log_lines_total{outcome="dropped"} 0`) {
+		t.Error("no line was dropped: the reader did not stand still")
+	}
+	eventually(t, "the log tells", func() bool { return strings.Contains(p.errs.String(), "lines of the access log were lost") })
+	p.stop()
 }

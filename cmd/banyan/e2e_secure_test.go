@@ -301,7 +301,7 @@ func TestNoSecretAndNoPromptIsTold(t *testing.T) {
 	t.Cleanup(failing.Close)
 	traces := newSink(t)
 	credentials := writeFile(t, upstream+"\n")
-	clients, config := writeFile(t, clientLine+"\n"), ""
+	clients, accessLog, config := writeFile(t, clientLine+"\n"), filepath.Join(t.TempDir(), "access.log"), ""
 	config = fmt.Sprintf(`
 mesh: {key: %s}
 auth: {keys_file: %s}
@@ -309,12 +309,13 @@ admin: {keys_file: %s}
 isolate_by: X-Tenant
 ingest: {token: %s}
 log: {level: debug}
+access_log: {mode: all, path: %q}
 tracing: {endpoint: %q}
 drain: {delay: 100ms, timeout: 5s}
 replicas:
 - {name: r0, url: "http://%s", events: %q, replay: %q, model: m, credentials_file: %s}
 - {name: r1, url: %q, model: bad, credentials: %s}
-`, gossip, clients, writeFile(t, adminLine+"\n"), token, traces.URL, good.said["http"], good.said["events"], good.said["replay"], credentials, failing.URL, upstream)
+`, gossip, clients, writeFile(t, adminLine+"\n"), token, accessLog, traces.URL, good.said["http"], good.said["events"], good.said["replay"], credentials, failing.URL, upstream)
 	path := writeFile(t, config)
 	p := launch(t, "serve", "--config", path, "--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0")
 	eventually(t, "the peer is ready", func() bool {
@@ -398,8 +399,14 @@ replicas:
 	eventually(t, "traces arrive", func() bool { return strings.Contains(traces.got(), "banyan.replica") })
 	p.stop()
 	told["log"], told["traces"] = p.errs.String(), traces.got()
+	logged, err := os.ReadFile(accessLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A model's name is logged as the client wrote it: else nobody finds a misspelt one.
+	told["access log"] = strings.ReplaceAll(string(logged), `"model":"`+prompt+`"`, "")
 	// Operators are told who uses what: tenants are names, no secrets.
-	namesTenants := map[string]bool{"/v1/status": true, "/metrics": true, "/v1/tree?top=1000": true, "/": true, "/v1/requests": true}
+	namesTenants := map[string]bool{"/v1/status": true, "/metrics": true, "/v1/tree?top=1000": true, "/": true, "/v1/requests": true, "access log": true}
 	for where, text := range told {
 		if len(text) < 100 {
 			t.Errorf("%s says next to nothing: %q", where, text)

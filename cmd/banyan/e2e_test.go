@@ -43,6 +43,7 @@ var binary = sync.OnceValues(func() (string, error) {
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
+	began time.Time
 	admin adminClient // one, for its connection is kept
 	said  map[string]string
 	errs  *logBuffer
@@ -81,7 +82,7 @@ func launch(t *testing.T, args ...string) *process {
 // launchCommand is launch for a command that ends up as banyan.
 func launchCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: cmd, said: map[string]string{}, errs: &logBuffer{}, done: make(chan error, 1)}
+	p := &process{t: t, cmd: cmd, began: time.Now(), said: map[string]string{}, errs: &logBuffer{}, done: make(chan error, 1)}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 // check runs `banyan status --check` against the peer.
@@ -24,6 +25,18 @@ func (p *process) check(args ...string) (text string, code int) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	_ = cmd.Run()
 	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// evidence logs rows of the table "mistake, verdict, exit code, seconds since the
+// start", which deploy/README.md shows.
+func (p *process) evidence(mistake string) {
+	p.t.Helper()
+	text, code := p.check()
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "! ") {
+			p.t.Logf("| %s | %.200s | %d | %.1f s |", mistake, strings.TrimSpace(line[2:]), code, time.Since(p.began).Seconds())
+		}
+	}
 }
 
 // A peer that is killed and started again, as a supervisor does, is no trouble
@@ -114,6 +127,7 @@ func TestAloneByMistakeIsTold(t *testing.T) {
 			s := c.p.status()
 			return s != nil && s.Alone()
 		})
+		c.p.evidence("seeds: " + name)
 		text, code := c.p.check()
 		text = strings.Join(strings.Fields(text), " ")
 		for _, says := range c.says {
@@ -134,16 +148,22 @@ func TestAloneByMistakeIsTold(t *testing.T) {
 // the cure, once in the log, and a gauge is 0.
 func TestEventsThatCannotBeHeardAreTold(t *testing.T) {
 	r := replicaProcess(t, "r0")
-	for name, c := range map[string]struct{ events, replay, says string }{
-		"closed port": {"tcp://" + closedPort(t), r.said["replay"], "connection refused"},
-		"swapped":     {r.said["replay"], r.said["events"], "swap events: and replay:"},
+	deaf := func(events, replay string) *process {
+		return single(t, "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s', events: '%s', replay: '%s'}]", r.said["http"], events, replay))
+	}
+	for name, c := range map[string]struct {
+		p    *process
+		says string
+	}{
+		"closed port": {deaf("tcp://"+closedPort(t), r.said["replay"]), "connection refused"},
+		"swapped":     {deaf(r.said["replay"], r.said["events"]), "swap events: and replay:"},
 	} {
-		p := launch(t, "serve", "--insecure-mesh", "--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0",
-			"--drain.delay", "100ms", "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s', events: '%s', replay: '%s'}]", r.said["http"], c.events, c.replay))
+		p := c.p
 		eventually(t, name+": the verdict tells", func() bool {
 			s := p.status()
 			return s != nil && !s.OK && s.Replicas[0].Unheard()
 		})
+		p.evidence("events: " + name)
 		text, code := p.check()
 		text = strings.Join(strings.Fields(text), " ")
 		if code != exitFailed || !strings.Contains(text, "Events of r0 cannot be heard") || !strings.Contains(text, c.says) {
@@ -159,4 +179,16 @@ func TestEventsThatCannotBeHeardAreTold(t *testing.T) {
 			t.Errorf("%s: logged %d times, want once:\n%s", name, n, p.errs)
 		}
 	}
+}
+
+// What the engine itself binds, pasted, means the replica's own host.
+func TestAWildcardOfTheEngineIsTheReplicasHost(t *testing.T) {
+	r := replicaProcess(t, "r0")
+	wild := strings.NewReplacer("127.0.0.1", "*")
+	p := single(t, "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s', events: '%s', replay: '%s'}]", r.said["http"], wild.Replace(r.said["events"]), wild.Replace(r.said["replay"])))
+	eventually(t, "its events are heard", func() bool {
+		s := p.status()
+		return s != nil && s.OK && s.Settled() && s.Replicas[0].Stream.State == "ok"
+	})
+	p.stop()
 }
