@@ -40,12 +40,12 @@ func (w *watcher) JoinLoads(crdt.PeerID, []crdt.LoadEntry)              {}
 // lone makes a core with one peer connected by conns 1 (fast) and 2 (bulk).
 func lone(t *testing.T, w *watcher) *Core {
 	t.Helper()
-	c, err := New(Config{Self: crdt.PeerID{1}, State: w, Rand: rand.New(rand.NewPCG(1, 2)), MinVersion: 1, MaxVersion: 2})
+	c, err := New(Config{Self: crdt.PeerID{1}, State: w, Rand: rand.New(rand.NewPCG(1, 2))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.core = c
-	other := &Core{cfg: Config{Self: crdt.PeerID{2}, MinVersion: 1, MaxVersion: 1}}
+	other := &Core{cfg: Config{Self: crdt.PeerID{2}, MinVersion: Version, MaxVersion: Version}}
 	c.Step(1_000, MemberUp{Peer: crdt.PeerID{2}})
 	for _, class := range []Class{Fast, Bulk} {
 		id := Conn(class) + 1

@@ -3,14 +3,9 @@ package gossip
 import (
 	"cmp"
 	"slices"
-
-	"github.com/banyan-llm/banyan/crdt"
 )
 
 const (
-	// quietVersion is the first protocol version whose peers take an ack for a
-	// heartbeat and are told how long the next one may take.
-	quietVersion = 3
 	// beats is how many heartbeats go every heartbeatMs at least: in a mesh of up
 	// to 16 peers one to every other.
 	beats = 15
@@ -40,11 +35,7 @@ func (c *Core) heartbeat() {
 	c.quiet = c.quiet[:0]
 	for _, p := range c.order {
 		c.vouch(p)
-		switch fast := p.conns[Fast]; {
-		case fast == nil:
-		case fast.version < quietVersion:
-			c.sendLoads(p, crdt.AppendLoads(append(c.newBody(8), 0), nil))
-		default:
+		if p.conns[Fast] != nil {
 			c.quiet = append(c.quiet, p)
 		}
 	}

@@ -18,8 +18,6 @@ func TestRemovedReplicasStayRemoved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var unwanted []map[crdt.StreamID]bool // by node
 		cfg := gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed")}
-		cfg.Core.MaxVersion = uint8(rapid.IntRange(1, 2).Draw(t, "version"))
-		cfg.Core.MinVersion = 1
 		cfg.Tweak = func(i int, c *gossip.Config) {
 			c.Wants = func(id crdt.StreamID) bool { return !unwanted[i][id] }
 		}

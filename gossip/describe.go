@@ -81,7 +81,7 @@ func (w *Describer) payload(k kind, r *reader) (string, error) {
 }
 
 func describeDigest(r *reader) (string, error) {
-	flags := r.u8()
+	r.u8()
 	var out []string
 	for range r.count(4) {
 		id := r.stream()
@@ -91,11 +91,7 @@ func describeDigest(r *reader) (string, error) {
 		}
 		out = append(out, fmt.Sprintf("%s epoch %d floor %d above %v count %d", id, d.Context.Epoch, d.Context.Floor, d.Context.Above, d.Base.Count))
 	}
-	s := "[" + strings.Join(out, "; ") + "]"
-	if flags&digestReply != 0 {
-		s += " reply please"
-	}
-	return s, r.err
+	return "[" + strings.Join(out, "; ") + "]", r.err
 }
 
 // packed describes a frame of pushes.

@@ -10,7 +10,7 @@ import (
 // Flags of a digest frame. A digest is one or more frames; the tables ride on
 // the last.
 const (
-	digestReply = 1 << iota // the sender wants ours
+	_ = 1 << iota // asked for a reply, up to protocol version 3
 	digestLast
 	digestJoined // the sender is over its own cold join
 )
@@ -33,17 +33,13 @@ func (c *Core) digestRound() {
 	}
 	if len(up) > 0 {
 		c.stats.Rounds++
-		p := up[c.cfg.Rand.IntN(len(up))]
-		if p.conns[Fast].version >= packedVersion {
-			c.sendTally(p)
-		} else {
-			c.sendDigest(p, true)
-		}
+		c.sendTally(up[c.cfg.Rand.IntN(len(up))])
 	}
 }
 
-// sendDigest sends the contexts and sums of all streams and the small tables.
-func (c *Core) sendDigest(p *peer, reply bool) {
+// sendDigest sends the contexts and sums of all streams and the small tables, as
+// a new connection and a peer that joins want them whole.
+func (c *Core) sendDigest(p *peer) {
 	fast := p.conns[Fast]
 	if !c.fastRoom(fast) {
 		return
@@ -53,9 +49,6 @@ func (c *Core) sendDigest(p *peer, reply bool) {
 		page := ids[:min(len(ids), digestsPerFrame)]
 		ids = ids[len(page):]
 		flags := byte(0)
-		if reply {
-			flags |= digestReply
-		}
 		if len(ids) == 0 {
 			flags |= digestLast
 		}
@@ -103,7 +96,7 @@ func (c *Core) appendLoads(b []byte, all []crdt.PeerLoads) []byte {
 	return b
 }
 
-// digestFrame compares every stream, joins the tables, and answers if asked.
+// digestFrame compares every stream and joins the tables.
 func (c *Core) digestFrame(cn *conn, r *reader) error {
 	p, flags := cn.peer, r.u8()
 	if !p.inDigest {
@@ -126,9 +119,6 @@ func (c *Core) digestFrame(cn *conn, r *reader) error {
 	p.inDigest, p.digested = false, true
 	p.joined = p.joined || flags&digestJoined != 0
 	c.staleDonor(p)
-	if flags&digestReply != 0 {
-		c.sendDigest(p, false)
-	}
 	c.wake(c.now)
 	return nil
 }

@@ -22,8 +22,8 @@ const (
 	kindIntent
 	kindSession  // reserved: session bindings
 	kindFragment // one piece of a frame that is too long for one
-	kindPacked   // slots of many streams; from packedVersion on, counted as slots
-	kindTally    // begins a digest round; from packedVersion on, counted as digest
+	kindPacked   // slots of many streams, counted as slots
+	kindTally    // begins a digest round, counted as digest
 	kindDetails  // goes on with it
 	kindKeys     // asks for or tells keys of facts; who does not know it skips it
 	kinds

@@ -149,7 +149,7 @@ func (c *Core) greeted(cn *conn, p *peer) {
 	if cn.class == Fast {
 		c.sendFullLoads(p)
 		c.sendIntents(p, c.state.Intents())
-		c.sendDigest(p, false)
+		c.sendDigest(p)
 	} else {
 		cn.ackDue = c.now // wants wait for it
 	}

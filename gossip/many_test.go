@@ -143,40 +143,6 @@ func TestDispatchesOfALargeMeshArePacked(t *testing.T) {
 	}
 }
 
-// A peer that speaks an older version is spoken to as it expects: with a load
-// frame every 200 ms, however many peers there are.
-func TestOlderPeersHearTheirHeartbeats(t *testing.T) {
-	n := many(t, 24, gossiptest.Config{Seed: 6, Tweak: func(i int, c *gossip.Config) {
-		c.MinVersion, c.MaxVersion = 1, 3
-		if i == 0 {
-			c.MinVersion, c.MaxVersion = 1, 2
-		}
-	}})
-	n.Run(3_000)
-	old := n.Nodes()[0]
-	before := sentTo(n, old, "load")
-	n.Run(2_000)
-	if got := sentTo(n, old, "load") - before; got < 9*23 || got > 11*23 {
-		t.Errorf("an older peer heard %d load frames of 23 peers in 2 s, want 230", got)
-	}
-	for _, p := range old.Core.Peers() {
-		if p.ViewAge > 250 {
-			t.Errorf("its view of %s is %d ms old", p.Name, p.ViewAge)
-		}
-	}
-}
-
-func sentTo(n *gossiptest.Net, to *gossiptest.Node, kind string) (frames uint64) {
-	for _, x := range n.Nodes() {
-		for _, p := range x.Core.Peers() {
-			if p.ID == to.ID {
-				frames += p.Out.ByName()[kind].Frames
-			}
-		}
-	}
-	return frames
-}
-
 // BenchmarkManyPeers is meshes of many in the pure core: meet-ms until all see
 // each other; at rest frames and bytes (with their lengths) a second and peer;
 // with 20 dispatches a second at every peer, each with its first token and its

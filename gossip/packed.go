@@ -7,10 +7,6 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 )
 
-// packedVersion is the first protocol version whose peers understand packed
-// frames: pushes of many streams in one, and digests by sections.
-const packedVersion = 2
-
 // Flags of a section of a packed frame.
 const sectionTold = 1 // epoch and anchor follow; else those of the stream's last section hold
 
@@ -25,7 +21,7 @@ type parcel struct {
 	sent   spans // found
 	delta  crdt.Delta
 	packed []byte
-	plain  []byte // for peers before packedVersion; made when asked for
+	plain  []byte // in a frame of its own; made when asked for
 }
 
 // is reports whether the parcel is what o asks for.
@@ -101,7 +97,7 @@ func (c *Core) section(b []byte, bulk *conn, id crdt.StreamID, k *parcel) []byte
 	return append(b, k.packed...)
 }
 
-// pushPlain sends each cut in a frame of its own, in the form of version 1.
+// pushPlain sends each cut in a frame of its own.
 func (c *Core) pushPlain(bulk *conn, held []sentPart, cuts []*parcel) {
 	for i, k := range cuts {
 		if k.plain == nil {

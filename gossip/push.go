@@ -203,19 +203,7 @@ func (c *Core) pumpAll() {
 func (c *Core) pump(p *peer) {
 	bulk := p.conns[Bulk]
 	for c.pushDue <= c.now && c.room(bulk) && len(p.queue) > 0 {
-		if bulk.version >= packedVersion {
-			c.pushPacked(p, bulk)
-			continue
-		}
-		id := p.queue[0]
-		o := p.owed[id]
-		if !o.empty() {
-			c.pushOne(bulk, id, o)
-		}
-		if o.empty() {
-			delete(p.owed, id)
-			p.queue = p.queue[1:]
-		}
+		c.pushPacked(p, bulk)
 	}
 	for c.room(bulk) && len(p.asks) > 0 {
 		a := p.asks[0]
@@ -225,16 +213,6 @@ func (c *Core) pump(p *peer) {
 	for c.room(bulk) && bulk.piece < c.lim.SnapshotBytes && len(p.sending) > 0 {
 		c.sendPiece(p, bulk)
 	}
-}
-
-// pushOne cuts one frame of what p is owed of a stream, for a peer of version 1.
-func (c *Core) pushOne(bulk *conn, id crdt.StreamID, o *owed) {
-	k := c.parcelOf(id, o)
-	if !k.empty() {
-		c.pushPlain(bulk, []sentPart{{stream: id, epoch: o.epoch, slots: k.sent, lost: o.lost.clone(), since: o.since}}, []*parcel{k})
-		c.stats.Pushed += uint64(len(k.sent))
-	}
-	o.settle(k)
 }
 
 // Flags of a slots frame.

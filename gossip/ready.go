@@ -93,7 +93,7 @@ func (c *Core) judgeJoin() (bool, string) {
 func (c *Core) tellJoined() {
 	for _, p := range c.order {
 		if p.digested && !p.joined {
-			c.sendDigest(p, false)
+			c.sendDigest(p)
 		}
 	}
 }

@@ -304,7 +304,7 @@ func (c *Core) ackFrame(cn *conn, r *reader) error {
 		}
 		c.applied(of, number)
 	}
-	if r.err == nil && len(r.b) > 0 && cn.version >= quietVersion {
+	if r.err == nil && len(r.b) > 0 {
 		cn.peer.grace = max(0, min(int64(r.uvarint()), maxSilenceMs)-heartbeatMs)
 	}
 	return r.err

@@ -9,7 +9,7 @@ import (
 )
 
 // Maintain does a bounded piece of the work that was put off: at most
-// maxFacts facts of dropped incarnations, expired predictions and shadows.
+// maxFacts facts of dropped incarnations, expired predictions and doubts.
 // more reports that there is more to do at once.
 func (x *Index) Maintain(nowMs int64, maxFacts int) (more bool) {
 	dropping := false
