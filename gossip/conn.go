@@ -108,7 +108,10 @@ func (c *Core) drop(cn *conn) {
 		return
 	}
 	if !p.member && p.conns == [Classes]*conn{} {
-		c.forget(p) // only its hello vouched for it
+		if p.doubted {
+			c.markGone(p.id)
+		}
+		c.forget(p) // only its connections vouched for it
 		return
 	}
 	if c.now-cn.knownAt >= settleMs {

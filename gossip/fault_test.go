@@ -294,7 +294,60 @@ func TestStagedBytesAreBounded(t *testing.T) { // I5
 	}
 }
 
-// What membership declared down stays down until membership says otherwise.
+// Who is heard is not dead, whatever membership says: its load stays and so do
+// its connections. Once it is silent too it is dropped, before silence alone
+// would end its connections.
+func TestAPeerThatIsHeardIsNotDead(t *testing.T) {
+	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
+	a, b := nodes[0], nodes[1]
+	n.Run(3_000)
+	id := crdt.NewStreamID("http://r", 0)
+	b.State.SetLoad(id, crdt.Load{Waiting: 5})
+	n.Post(b, gossip.LoadChanged{Urgent: true})
+	n.Run(50)
+	hangups := len(a.Hangups) + len(b.Hangups)
+	n.Post(a, gossip.MemberDown{Peer: b.ID})
+	n.RunUntil(20_000, func() bool {
+		if got := a.State.Waiting(id); got != 5 {
+			t.Fatalf("%d waiting while b is heard, want 5", got)
+		}
+		return false
+	})
+	if got := len(a.Hangups) + len(b.Hangups); got != hangups {
+		t.Fatalf("hung up: %v %v", a.Hangups, b.Hangups)
+	}
+	n.Cut(b, a)
+	if !n.RunUntil(3_700, func() bool { return a.State.Waiting(id) == 0 }) {
+		t.Error("b's load is still there after 3.7 s of silence")
+	}
+	n.Heal()
+	n.Run(10_000)
+	if got := a.State.Waiting(id); got != 0 {
+		t.Errorf("%d waiting at a peer that is down", got)
+	}
+	n.Post(a, gossip.MemberUp{Peer: b.ID})
+	n.Run(8_000)
+	if got := a.State.Waiting(id); got != 5 {
+		t.Errorf("%d waiting after membership saw b again, want 5", got)
+	}
+}
+
+// A member that leaves is dropped at once, heard or not.
+func TestAPeerThatLeavesIsNotWaitedFor(t *testing.T) {
+	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 2})
+	a, b := nodes[0], nodes[1]
+	id := crdt.NewStreamID("http://r", 0)
+	b.State.SetLoad(id, crdt.Load{Waiting: 5})
+	n.Post(b, gossip.LoadChanged{Urgent: true})
+	n.Run(50)
+	n.Post(a, gossip.MemberDown{Peer: b.ID, Left: true})
+	if got := a.State.Waiting(id); got != 0 {
+		t.Errorf("%d waiting at a peer that left", got)
+	}
+}
+
+// What membership declared down, and what is silent, stays down until membership
+// says otherwise.
 func TestDownMemberIsNotTalkedTo(t *testing.T) { // I8
 	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2}) // c goes on relaying b's load
 	a, b := nodes[0], nodes[1]
@@ -305,7 +358,11 @@ func TestDownMemberIsNotTalkedTo(t *testing.T) { // I8
 	if got := a.State.Waiting(id); got != 5 {
 		t.Fatalf("%d waiting, want 5", got)
 	}
+	n.Cut(a, b)
+	n.Cut(b, a)
+	n.Run(3_300)
 	n.Post(a, gossip.MemberDown{Peer: b.ID})
+	n.Heal()
 	n.RunUntil(10_000, func() bool {
 		if got := a.State.Waiting(id); got != 0 {
 			t.Fatalf("%d waiting at a peer that is down", got)

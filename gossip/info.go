@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
 )
@@ -37,6 +38,24 @@ func (c *Core) Peers() []PeerInfo {
 	out := make([]PeerInfo, 0, len(c.order))
 	for _, p := range c.order {
 		out = append(out, c.info(p))
+	}
+	return out
+}
+
+// Link is which connections to a peer stand, and how old what is known of it is,
+// ms.
+type Link struct {
+	Peer      crdt.PeerID
+	Connected [Classes]bool
+	ViewAge   int64
+}
+
+// Links appends one entry for each known peer, by id. It is what Peers tells for
+// those who ask ten times a second: 128 peers cost microseconds.
+func (c *Core) Links(out []Link) []Link {
+	out = slices.Grow(out, len(c.order))
+	for _, p := range c.order {
+		out = append(out, Link{Peer: p.id, Connected: [Classes]bool{p.conns[Fast] != nil, p.conns[Bulk] != nil}, ViewAge: c.viewAge(p)})
 	}
 	return out
 }

@@ -23,6 +23,7 @@ func TestPartitionHealsAfterBothHalvesForgot(t *testing.T) { // property 24, fro
 			}
 		}
 		across(n.Cut)
+		n.Run(3_300)
 		across(func(x, y *gossiptest.Node) { n.Post(x, gossip.MemberDown{Peer: y.ID}) })
 		e, f := n.Engine("http://e"), n.Engine("http://f")
 		for i := range 30 {
@@ -62,8 +63,12 @@ func TestWhoTurnedAPeerAwayDialsIt(t *testing.T) {
 		if b.ID.Less(a.ID) {
 			a, b = b, a
 		}
+		n.Cut(a, b)
+		n.Cut(b, a)
+		n.Run(3_300)
 		n.Post(a, gossip.MemberDown{Peer: b.ID})
 		n.Post(b, gossip.MemberDown{Peer: a.ID})
+		n.Heal()
 		n.Run(1_000)
 		n.Post(a, gossip.MemberUp{Peer: b.ID, Name: b.Name})
 		n.Run(100)

@@ -14,6 +14,7 @@ type peer struct {
 	member   bool // membership sees it alive; false while only its hello vouches for it
 	ready    bool
 	draining bool
+	doubted  bool // membership declared it failed, and it is heard
 	dead     bool // no longer in Core.peers; what still points here drops it
 
 	conns  [Classes]*conn
@@ -100,7 +101,7 @@ func (c *Core) memberUp(ev MemberUp) {
 	if p == nil {
 		return
 	}
-	p.name, p.ready, p.draining = ev.Name, ev.Ready, ev.Draining
+	p.name, p.ready, p.draining, p.doubted = ev.Name, ev.Ready, ev.Draining, false
 	if p.member {
 		return
 	}
@@ -116,17 +117,34 @@ func (c *Core) memberUp(ev MemberUp) {
 	}
 }
 
-// memberDown forgets a peer: its load leaves exactly, its cursors go.
+// memberDown forgets a peer: its load leaves exactly, its cursors go. One that is
+// heard while membership declares it failed stays until it is silent: membership
+// judges by a few packets, and on machines that are busy it took thousands of
+// living peers for dead, of which each cost two handshakes more.
 func (c *Core) memberDown(ev MemberDown) {
 	if ev.Peer == c.cfg.Self {
 		return
 	}
-	c.markGone(ev.Peer)
 	p := c.peers[ev.Peer]
-	if p == nil {
+	switch {
+	case p == nil:
+		c.markGone(ev.Peer)
 		c.state.DropLoads(ev.Peer)
-		return
+	case !ev.Left && c.hears(p):
+		p.member, p.doubted = false, true
+	default:
+		c.bury(p)
 	}
+}
+
+// hears reports whether p spoke to this peer lately. Membership declares nobody
+// failed who was silent for less than 4 s, so who died is not heard any more.
+func (c *Core) hears(p *peer) bool { return p.conns[Fast] != nil && c.viewAge(p) < heardMs }
+
+// bury forgets a peer that is down, and does not listen to it until membership
+// says that it is up.
+func (c *Core) bury(p *peer) {
+	c.markGone(p.id)
 	p.member = false
 	for _, cn := range p.conns {
 		if cn != nil {

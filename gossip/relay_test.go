@@ -22,6 +22,7 @@ func TestRelayedLoadOfADeadPeerIsNotSummed(t *testing.T) {
 	}
 	n.Cut(x, y)
 	n.Cut(y, x)
+	n.Run(3_300)
 	n.Post(y, gossip.MemberDown{Peer: x.ID})
 	rounds := z.Core.Stats().Rounds
 	for z.Core.Stats().Rounds < rounds+10 {

@@ -38,10 +38,16 @@ func (c *Core) timers() {
 	c.due = max(c.due, c.now+1)
 }
 
-// watch closes connections that say nothing.
+// watch closes connections that say nothing, and buries who is doubted and not
+// heard any more.
 func (c *Core) watch() {
 	for i := 0; i < len(c.links); {
 		cn := c.links[i]
+		if p := cn.peer; p != nil && p.doubted && !c.hears(p) {
+			c.bury(p)
+			i = 0
+			continue
+		}
 		if reason := c.idle(cn); reason != "" {
 			c.stats.Dropped["connection"]++
 			c.hangup(cn, reason) // takes it out of links

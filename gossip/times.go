@@ -26,6 +26,7 @@ const (
 	settleMs      = 2_000  // of two connections, one this old yields
 	helloMs       = 5_000  // a connection without hello is closed
 	silenceMs     = 10_000 // so is one to a peer that says nothing
+	heardMs       = 3_000  // who was heard this lately is not dead
 	stuckMs       = 15_000 // and one on which nothing is acknowledged
 	refusedMs     = 30_000 // a refused peer is not dialed this long
 	goneMs        = 600_000

@@ -5,6 +5,10 @@ import (
 	"github.com/banyan-llm/banyan/gossip"
 )
 
+// heardLatelyMs is more than a core listens to a peer that membership calls dead
+// and that is silent.
+const heardLatelyMs = 3_500
+
 // Times of membership, ms.
 const (
 	membersMs = 100 // between two looks around
@@ -89,8 +93,9 @@ func (r *faultRun) checkRegisters(x *faultPeer) {
 	delete(held, x.id)
 	for _, p := range x.core.Peers() {
 		// One that was never heard to live or to die may have died since: the
-		// core ends what is left of the connection.
-		if !p.Member && !x.buried[p.ID] && p.Connected != [gossip.Classes]bool{} {
+		// core ends what is left of the connection. One that is heard lives,
+		// whatever membership says.
+		if !p.Member && (!x.buried[p.ID] || p.ViewAge < heardLatelyMs) && p.Connected != [gossip.Classes]bool{} {
 			delete(held, p.ID)
 		}
 	}

@@ -25,8 +25,8 @@ type Core interface {
 	Step(nowMs int64, ev gossip.Event) []gossip.Effect
 	// NextTick is when the core wants to be stepped next, ms.
 	NextTick() int64
-	// Peers lists the known peers, for Members.
-	Peers() []gossip.PeerInfo
+	// Links appends the known peers by id, for Members.
+	Links([]gossip.Link) []gossip.Link
 }
 
 // TLSFiles are the PEM files for mutual TLS on peer streams. All or none; they

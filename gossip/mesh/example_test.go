@@ -20,8 +20,8 @@ func (g greeter) Step(nowMs int64, ev gossip.Event) []gossip.Effect {
 	return nil
 }
 
-func (g greeter) NextTick() int64          { return math.MaxInt64 }
-func (g greeter) Peers() []gossip.PeerInfo { return nil }
+func (g greeter) NextTick() int64                   { return math.MaxInt64 }
+func (g greeter) Links([]gossip.Link) []gossip.Link { return nil }
 
 func Example() {
 	key, err := mesh.GenerateKey()

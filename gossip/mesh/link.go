@@ -41,9 +41,14 @@ type link struct {
 }
 
 const (
-	streamBuffer = 64 << 10
-	farewell     = time.Second // to write what is queued after a hangup
+	readBuffer  = 4 << 10     // each connection has one; the rest of a longer frame is read past it
+	writeBuffer = 64 << 10    // shared: a connection has one while it has something to write
+	farewell    = time.Second // to write what is queued after a hangup
 )
+
+// writers are write buffers that no connection uses: at rest, hundreds of
+// connections would hold 64 KiB each for some frames a second.
+var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, writeBuffer) }}
 
 var errOversize = errors.New("frame too long")
 
@@ -73,7 +78,7 @@ func (l *link) run(ctx context.Context) error {
 // read takes frames off the socket and waits for room in the inbox: a loop
 // that is behind slows its senders down, through TCP.
 func (l *link) read(ctx context.Context) error {
-	r := bufio.NewReaderSize(l.conn, streamBuffer)
+	r := bufio.NewReaderSize(l.conn, readBuffer)
 	for n := uint64(0); ; n++ {
 		data, err := l.frame(r, n)
 		if l.ending.Load() {
@@ -136,18 +141,11 @@ func (l *link) setDeadline(set func(time.Time) error, at time.Time) error {
 // write moves queued frames to the socket, many per flush. It ends after the
 // last one, or with the context.
 func (l *link) write(ctx context.Context) error {
-	w := bufio.NewWriterSize(l.conn, streamBuffer)
 	var frames [][]byte
 	for {
 		var last bool
 		frames, last = l.out.take(frames)
-		for i, data := range frames {
-			frames[i] = nil
-			if err := l.put(w, data); err != nil {
-				return err
-			}
-		}
-		if err := w.Flush(); err != nil {
+		if err := l.putAll(frames); err != nil {
 			return err
 		}
 		switch {
@@ -162,6 +160,26 @@ func (l *link) write(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// putAll writes frames and lets go of them.
+func (l *link) putAll(frames [][]byte) error {
+	if len(frames) == 0 {
+		return nil
+	}
+	w := writers.Get().(*bufio.Writer)
+	w.Reset(l.conn)
+	defer func() {
+		w.Reset(nil)
+		writers.Put(w)
+	}()
+	for i, data := range frames {
+		frames[i] = nil
+		if err := l.put(w, data); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
 }
 
 // put writes one frame and tells the loop when there is room.

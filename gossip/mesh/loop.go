@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 )
 
@@ -52,11 +51,7 @@ func (m *Mesh) loop() {
 
 // show publishes what the core knows of its peers.
 func (m *Mesh) show() {
-	v := &view{at: m.cfg.Now(), peers: make(map[crdt.PeerID]gossip.PeerInfo)}
-	for _, p := range m.cfg.Core.Peers() {
-		v.peers[p.ID] = p
-	}
-	m.view.Store(v)
+	m.view.Store(&view{at: m.cfg.Now(), links: m.cfg.Core.Links(nil)})
 }
 
 // idle waits for something to do, until due at most.

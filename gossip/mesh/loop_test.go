@@ -43,7 +43,7 @@ func (c *scriptCore) NextTick() int64 {
 	return c.next
 }
 
-func (c *scriptCore) Peers() []gossip.PeerInfo { return nil }
+func (c *scriptCore) Links([]gossip.Link) []gossip.Link { return nil }
 
 // has reports how many events fulfil ok.
 func (c *scriptCore) has(ok func(gossip.Event) bool) (n int) {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ import (
 // other, and meet-cpu-s of this process until then; at rest, per peer, bytes
 // (with their lengths) and frames a second and cores; busy, with 20 dispatches a
 // second at every peer, the same, and the p99 age of the views as a decision
-// takes it. Of more than 64 peers half are another process's: 128 need more
+// takes it; MB is heap and stacks at rest, per peer. Of more than 64 peers half are another process's: 128 need more
 // files than one may open. BANYAN_BENCH_PEERS names one size.
 func BenchmarkManyPeers(b *testing.B) {
 	sizes := []int{8, 16, 32, 64, 128}
@@ -100,7 +101,7 @@ func crowdMeets(b testing.TB, nodes []*node, peers int) {
 	b.Helper()
 	began, next := time.Now(), 5*time.Second
 	for linkedTo(nodes) < len(nodes)*(peers-1) {
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // to look costs the square of the peers
 		took := time.Since(began)
 		if took >= next {
 			next = took + 5*time.Second
@@ -256,6 +257,10 @@ func manyPeers(b *testing.B, peers int) {
 	b.ReportMetric(time.Since(began).Seconds(), "meet-s")
 
 	time.Sleep(5 * time.Second)
+	runtime.GC()
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	b.ReportMetric(float64(mem.HeapInuse+mem.StackInuse)/float64(len(nodes))/(1<<20), "MB")
 	measureCrowd(b, nodes, "rest", 10*time.Second)
 	if other != nil {
 		_, _ = io.WriteString(other.in, "busy\n")
@@ -278,23 +283,30 @@ func manyPeers(b *testing.B, peers int) {
 // measureCrowd reports what the nodes send and take for a while.
 func measureCrowd(b *testing.B, nodes []*node, what string, d time.Duration) {
 	b.Helper()
-	sent := func() (sum gossip.Traffic) {
+	sent := func() (sum gossip.Traffic, kinds map[string]gossip.Traffic) {
+		kinds = make(map[string]gossip.Traffic)
 		for _, n := range nodes {
 			if err := n.Do(b.Context(), func() {
-				for _, k := range n.cfg.Core.(*gossip.Core).Stats().Sent {
-					sum.Frames += k.Frames
-					sum.Bytes += k.Bytes + 4*k.Frames
+				for name, k := range n.cfg.Core.(*gossip.Core).Stats().Sent {
+					k.Bytes += 4 * k.Frames
+					sum.Frames, sum.Bytes = sum.Frames+k.Frames, sum.Bytes+k.Bytes
+					kinds[name] = gossip.Traffic{Frames: kinds[name].Frames + k.Frames, Bytes: kinds[name].Bytes + k.Bytes}
 				}
 			}); err != nil {
 				b.Fatal(err)
 			}
 		}
-		return sum
+		return sum, kinds
 	}
-	before, cpu, began := sent(), processCPU(), time.Now()
+	before, old := sent()
+	cpu, began := processCPU(), time.Now()
 	time.Sleep(d)
-	spent, took, after := processCPU()-cpu, time.Since(began), sent()
+	spent, took := processCPU()-cpu, time.Since(began)
+	after, kinds := sent()
 	perPeer := 1 / took.Seconds() / float64(len(nodes))
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		b.Logf("%s: %s %.1f frames/s, %.0f B/s", what, k, float64(kinds[k].Frames-old[k].Frames)*perPeer, float64(kinds[k].Bytes-old[k].Bytes)*perPeer)
+	}
 	b.ReportMetric(float64(after.Bytes-before.Bytes)*perPeer, what+"-B/s")
 	b.ReportMetric(float64(after.Frames-before.Frames)*perPeer, what+"-frames/s")
 	b.ReportMetric(spent.Seconds()*perPeer, what+"-cores")

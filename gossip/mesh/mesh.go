@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,7 +71,16 @@ const (
 // view is what the core knew of its peers at a time.
 type view struct {
 	at    time.Time
-	peers map[crdt.PeerID]gossip.PeerInfo
+	links []gossip.Link // by peer
+}
+
+// link finds what was known of a peer.
+func (v *view) link(id crdt.PeerID) (gossip.Link, bool) {
+	i, ok := slices.BinarySearchFunc(v.links, id, func(l gossip.Link, id crdt.PeerID) int { return slices.Compare(l.Peer[:], id[:]) })
+	if !ok {
+		return gossip.Link{}, false
+	}
+	return v.links[i], true
 }
 
 // New checks the configuration, reads the certificates and binds the port.
@@ -279,9 +289,9 @@ func (m *Mesh) Members() []Member {
 	since := max(0, m.cfg.Now().Sub(v.at))
 	for i := range out {
 		p := &out[i]
-		if info, ok := v.peers[p.ID]; ok && p.State == Alive && !p.Self {
-			p.Connected = info.Connected
-			p.ViewAge = time.Duration(info.ViewAge)*time.Millisecond + since
+		if l, ok := v.link(p.ID); ok && p.State == Alive && !p.Self {
+			p.Connected = l.Connected
+			p.ViewAge = time.Duration(l.ViewAge)*time.Millisecond + since
 		}
 	}
 	return out

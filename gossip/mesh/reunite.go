@@ -10,18 +10,19 @@ import (
 
 // How members that failed are looked for.
 const (
-	seekEvery  = 250 * time.Millisecond // between rounds
+	seekEvery  = 250 * time.Millisecond // between rounds; with n members n/16 times as long
 	seekAtOnce = 3                      // members a round
 	seekFor    = 10 * time.Minute       // since they failed; then seeds alone find them
 )
 
 // reunite looks for members that failed lately, a few packets a second: the end
 // of a partition is noticed at once and not when the seeds' turn comes. Who
-// answers is joined.
+// answers is joined. All members together look no more often than 16 do: a join
+// is an exchange of all states, twice.
 func (m *Mesh) reunite(ctx context.Context) {
 	for {
 		select {
-		case <-time.After(jittered(seekEvery)):
+		case <-time.After(jittered(max(1, time.Duration(m.roster.mourned())/16) * seekEvery)):
 		case <-ctx.Done():
 			return
 		}

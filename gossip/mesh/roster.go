@@ -213,6 +213,18 @@ func (r *roster) sortLocked() {
 	})
 }
 
+// mourned counts the members that have not left: those alive, and those failed.
+func (r *roster) mourned() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		if m.State != Left {
+			n++
+		}
+	}
+	return n
+}
+
 // address is where a peer that is alive can be dialed.
 func (r *roster) address(id crdt.PeerID) (string, bool) {
 	r.mu.Lock()

@@ -36,7 +36,7 @@ func TestAStalledPeerIsBoundedAndCatchesUp(t *testing.T) {
 	check := func() {
 		var p gossip.PeerInfo
 		if err := a.Do(t.Context(), func() {
-			for _, x := range a.cfg.Core.Peers() {
+			for _, x := range a.cfg.Core.(*gossip.Core).Peers() {
 				if x.ID == stalled.id {
 					p = x
 				}
