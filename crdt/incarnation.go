@@ -60,14 +60,8 @@ func (x *incarnation) find(seq uint64) (i int, ok bool) {
 	})
 }
 
-// get returns the kept slot seq, if the ring or T still has it.
+// get returns slot seq of those up to the floor, if the ring still has it.
 func (x *incarnation) get(seq uint64) (Slot, bool) {
-	if seq > x.floor {
-		if i, ok := x.find(seq); ok {
-			return x.above[i].Slot, true
-		}
-		return Slot{}, false
-	}
 	if i := x.recentFrom(seq); i < len(x.recent) && x.recent[i].Seq == seq {
 		return x.recent[i], true
 	}

@@ -21,7 +21,6 @@ type parcel struct {
 	sent   spans // found
 	delta  crdt.Delta
 	packed []byte
-	plain  []byte // in a frame of its own; made when asked for
 }
 
 // is reports whether the parcel is what o asks for.
@@ -44,7 +43,9 @@ func sameSet(a, b spans) bool {
 // empty reports whether there is nothing to send.
 func (k *parcel) empty() bool { return len(k.delta.Slots) == 0 && len(k.delta.Lost) == 0 }
 
-// pushPacked cuts one frame of what p is owed, of as many streams as fit.
+// pushPacked cuts one frame of what p is owed, of as many streams as fit. It is
+// never too long to send, or what it names would stay unknown: one batch alone
+// may be longer than SlotsBytes, and no batch is over crdt.MaxSlotBytes.
 func (c *Core) pushPacked(p *peer, bulk *conn) {
 	var held []sentPart
 	var cuts []*parcel
@@ -73,10 +74,6 @@ func (c *Core) pushPacked(p *peer, bulk *conn) {
 	if len(cuts) == 0 {
 		return
 	}
-	if size > c.lim.MessageBytes/2 {
-		c.pushPlain(bulk, held, cuts) // what may not be sent must not be named
-		return
-	}
 	b := binary.AppendUvarint(c.newBody(size+64), uint64(len(cuts)))
 	for i, k := range cuts {
 		b = c.section(b, bulk, held[i].stream, k)
@@ -95,16 +92,6 @@ func (c *Core) section(b []byte, bulk *conn, id crdt.StreamID, k *parcel) []byte
 	}
 	b = binary.AppendUvarint(b, uint64(max(0, c.now-k.since)))
 	return append(b, k.packed...)
-}
-
-// pushPlain sends each cut in a frame of its own.
-func (c *Core) pushPlain(bulk *conn, held []sentPart, cuts []*parcel) {
-	for i, k := range cuts {
-		if k.plain == nil {
-			k.plain = c.slotsBody(&k.delta, 0, c.now-k.since)
-		}
-		c.send(bulk, kindSlots, k.plain, sentFrame{parts: held[i : i+1 : i+1]})
-	}
 }
 
 // settle takes off what a cut brought to be sent.
