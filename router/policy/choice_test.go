@@ -151,6 +151,20 @@ func TestANewSessionGoesWhereThereIsRoom(t *testing.T) {
 	}
 }
 
+// TestWhatIsInUseDoesNotHerd: every peer reads the same figure of a scrape, so
+// where more is unseen than it differs by, it decides nothing.
+func TestWhatIsInUseDoesNotHerd(t *testing.T) {
+	cands := idle(2)
+	cands[0].KVUse, cands[1].KVUse = .4, .2
+	v := quiet(1)
+	v.Peers, v.AgeMs, v.Lambda, v.MeanS = 16, 100, 4, 4
+	scores := make([]float64, 2)
+	mustNew(t, "ttft", nil).Decide(&Request{Tokens: 20_000, Session: 7}, v, cands, scores)
+	if math.Abs(scores[0]-scores[1]) > 1e-9 {
+		t.Errorf("scores of %v and %v s, though 1.5 s of work is unseen", scores[0], scores[1])
+	}
+}
+
 // TestAStaleViewPricesNothingInUse: nobody knows then what is in use.
 func TestAStaleViewPricesNothingInUse(t *testing.T) {
 	cands := idle(2)
@@ -158,7 +172,7 @@ func TestAStaleViewPricesNothingInUse(t *testing.T) {
 	late := quiet(1)
 	late.IndexAgeMs = 1e5
 	scores := make([]float64, 2)
-	d := mustNew(t, "ttft", func(cfg *Config) { cfg.TTFT.LiveWeight = 1 }).Decide(&Request{Tokens: 8000, Session: 7}, late, cands, scores)
+	d := mustNew(t, "ttft", nil).Decide(&Request{Tokens: 8000, Session: 7}, late, cands, scores)
 	if got, want := scores[d.Pos], cands[0].Rates.Prefill(8000, 8000); math.Abs(got-want) > 1e-9 {
 		t.Errorf("a score of %v s, want %v", got, want)
 	}

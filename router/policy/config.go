@@ -95,7 +95,7 @@ type TTFTConfig struct {
 	StaleStay     float64 `yaml:"-"` // stale: how many times the least score the first rendezvous replica may have and still be taken; 1 only the least
 	Spread        float64 `yaml:"-"` // how eagerly a prompt is computed again on a replica with far fewer streams; 0 never
 	RoomWeight    float64 `yaml:"-"` // weight of what a copy pushes out where the cache is full; 0 none
-	LiveWeight    float64 `yaml:"-"` // weight of what computing pushes out of a cache that is all in use, of sessions; 0 none, since it herds where views are 100 ms late
+	LiveWeight    float64 `yaml:"-"` // weight of what computing for a session pushes out of a cache that is all in use; 0 none
 }
 
 // DefaultConfig returns the documented defaults.
@@ -110,7 +110,7 @@ func DefaultConfig() Config {
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
 			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.8, GuardDepth: 0.5, GuardBand: 0.05,
-			StaleMs: 3000, StaleShare: 3, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 0.8,
+			StaleMs: 3000, StaleShare: 3, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 0.8, LiveWeight: 2,
 		},
 		Disagg: defaultDisagg(),
 	}

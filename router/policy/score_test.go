@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// twin is the formula of pickTTFT written as it stands there: no tiers, suspects,
-// weights or sessions, everything recomputed, the pour by sorting.
+// twin is the formula of pickTTFT written as it stands there: no tiers, suspects
+// or weights, everything recomputed, the pour by sorting.
 type twin struct {
 	scores  []float64
 	winners map[int]bool // exact minimum
@@ -35,6 +35,9 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 		}
 		W := math.Max(S[k]-float64(v.NowMs-c.FirstToken)/1000, 0.1*S[k])
 		B[k] = W + 0.5*r.T0*float64(c.Streams)
+		if req.Session != 0 {
+			B[k] += 2 * s[k] * math.Max(c.KVUse, 0)
+		}
 		t0 += r.T0 / float64(n)
 	}
 	if R > 1 {
@@ -135,7 +138,7 @@ func TestI5ScoreIsTheFormula(t *testing.T) {
 	p := mustNew(t, "ttft", func(c *Config) { c.TTFT.HolderSteps, c.TTFT.Spread = 0, 0 })
 	guarded := 0
 	rapid.Check(t, func(t *rapid.T) {
-		req := &Request{Tokens: rapid.IntRange(2, 60_000).Draw(t, "tokens")}
+		req := &Request{Tokens: rapid.IntRange(2, 60_000).Draw(t, "tokens"), Session: rapid.Uint64Range(0, 1).Draw(t, "session")}
 		cands := drawFleet(t, req.Tokens)
 		v := &View{
 			NowMs: 1_000_000, Peers: rapid.IntRange(1, 64).Draw(t, "peers"),

@@ -13,11 +13,11 @@ import (
 //	S, n = prefill seconds and number of requests there without a first token;
 //	       own dispatches younger than d count min(peers, 16) times
 //	W = max(S - time since the last first token there, 0.1*S)
-//	B = W + 0.5*t0*streams, raised where unseen requests are expected (pour)
-//	score = B + s*(1 + copy + live) + (n + n_min)*s/f, over the operator's weight
+//	B = W + 0.5*t0*streams + live*s, raised where unseen requests are expected
+//	score = B + s*(1 + copy) + (n + n_min)*s/f, over the operator's weight
+//	live = live_weight * the share of its cache that is in use; sessions only
 //	copy = room_weight * how full its cache is * the share of u that another
 //	       candidate holds
-//	live = live_weight * the share of its cache that is in use
 func pickTTFT(q *query) (int, Reason) {
 	if q.stale() {
 		return q.fallback(), ReasonStale
@@ -131,7 +131,7 @@ func (q *query) weigh() {
 		step := cfg.StreamWeight * rates.T0
 		steps += step
 		q.waiting[i] = waiting
-		q.base[i] = q.remaining(c, held) + step*float64(c.Streams)
+		q.base[i] = q.remaining(c, held) + step*float64(c.Streams) + q.crowding(i)*q.prefill[i]
 	}
 	q.pour(q.unseen(steps / float64(len(q.live))))
 }
@@ -167,7 +167,7 @@ func (q *query) score(b *best) {
 func (q *query) total(i int) float64 {
 	cfg := &q.cfg.TTFT
 	crowd := (cfg.WaitWeight*q.waiting[i] + cfg.MinWaitWeight*q.fewest) * q.share[i]
-	score := q.base[i] + q.prefill[i]*(1+q.copying(i)+q.crowding(i)) + crowd
+	score := q.base[i] + q.prefill[i]*(1+q.copying(i)) + crowd
 	if w := q.weight(i); w != 1 { // a division saved, mostly
 		score /= w
 	}
@@ -195,9 +195,10 @@ func (q *query) copying(i int) float64 {
 // out that is in use: an agent's context of 100 k tokens is asked for again
 // within seconds, computed anew, and pushes out another one. Whoever has the
 // prompt computes little and so pushes out little; a new session goes where
-// there is room. Only sessions are known to come back, and others herd: the
-// engines' word is as old as a scrape, and equal for all peers. A view that is
-// too old knows no such thing.
+// there is room. Only sessions are known to come back. It is part of the base,
+// since the engines' word is as old as a scrape and equal for all peers: what
+// is poured evens it out before everybody follows it. A view that is too old
+// knows no such thing.
 func (q *query) crowding(i int) float64 {
 	if q.req.Session == 0 || q.stale() {
 		return 0

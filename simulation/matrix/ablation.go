@@ -44,7 +44,7 @@ var changes = []change{
 	{line: "- young and guard", terms: func(c *policy.TTFTConfig) { c.YoungCap, c.GuardGap = 1, 0 }},
 	{line: "- holder's slack", terms: func(c *policy.TTFTConfig) { c.HolderSteps = 0 }},
 	{line: "- room", terms: func(c *policy.TTFTConfig) { c.RoomWeight = 0 }},
-	{line: "+ live", terms: func(c *policy.TTFTConfig) { c.LiveWeight = 1 }},
+	{line: "- live", terms: func(c *policy.TTFTConfig) { c.LiveWeight = 0 }},
 	{line: "- spread", terms: func(c *policy.TTFTConfig) { c.Spread = 0 }},
 	{line: "all off", terms: func(c *policy.TTFTConfig) {
 		c.ProgressFloor, c.WaitWeight, c.MinWaitWeight, c.StreamWeight, c.PourWeight = 1, 0, 0, 0, 0

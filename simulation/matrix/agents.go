@@ -25,12 +25,11 @@ const (
 	lineKnowing = "ttft, one router"      // that knows all at once
 	linePinned  = "session, least loaded" // a session stays where its first request went
 	lineSession = "session hash"
-	lineLive    = "ttft, live_weight 1" // new sessions go where there is room
 )
 
 // agentLines are the rows of every cell, ours first.
 var agentLines = []string{
-	policy.Default, lineLive, lineKnowing, linePinned, lineSession, "sticky", "consistent_hash", "cost", "cache_aware", "least_loaded",
+	policy.Default, lineKnowing, linePinned, lineSession, "sticky", "consistent_hash", "cost", "cache_aware", "least_loaded",
 	simulation.PooledCaches, simulation.Pooled,
 }
 
@@ -142,10 +141,6 @@ func (p *planner) rivals(experiment string, x float64, cfg simulation.Config, li
 		switch line {
 		case lineKnowing:
 			c.Policy, c.Peers, c.LoadDelay, c.DispatchDelay, c.IndexDelay = policy.Default, 1, 0, 0, 0
-		case lineLive:
-			routing := policy.DefaultConfig()
-			routing.TTFT.LiveWeight = 1
-			c.Policy, c.Routing = policy.Default, &routing
 		case linePinned:
 			c.Policy, c.Pin = "least_loaded", true
 		case lineSession:
