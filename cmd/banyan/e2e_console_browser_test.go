@@ -22,6 +22,19 @@ var views = []struct {
 	width, height int
 }{{"laptop", 1440, 900}, {"tablet", 1024, 768}, {"zoomed", 720, 450}, {"phone", 390, 844}}
 
+// brokenWords lists the words of the table of replicas, names and models aside, that go on
+// in a second line.
+const brokenWords = `[...document.querySelectorAll('#replicas :is(thead th, td:not(.model))')].flatMap(cell => {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), out = []
+  for (let n; n = texts.nextNode();) for (const m of n.data.matchAll(/\S+/g)) {
+    const r = document.createRange()
+    r.setStart(n, m.index)
+    r.setEnd(n, m.index + m[0].length)
+    if (new Set([...r.getClientRects()].map(box => Math.round(box.top))).size > 1) out.push(m[0])
+  }
+  return out
+})`
+
 // Every made-up mesh at every size, light and dark: no complaint, nothing cut
 // off, nothing an accessibility checker finds.
 func TestConsolePagesInABrowser(t *testing.T) {
@@ -48,6 +61,11 @@ func TestConsolePagesInABrowser(t *testing.T) {
 					p.eval(`Math.max(...['replicas', 'peers'].map(id => (e => e.scrollWidth - e.clientWidth)(document.querySelector('#' + id + ' .scroll'))))`, &wide)
 					if wide > 0 {
 						t.Errorf("%s: %d pixels of a table are cut off", where, wide)
+					}
+					var broken []string
+					p.eval(brokenWords, &broken)
+					if len(broken) > 0 {
+						t.Errorf("%s: words that break: %q", where, broken)
 					}
 					p.shoot(where)
 					if axe != "" && (v.name == "laptop" || v.name == "phone" && scheme == "light") {
