@@ -45,7 +45,7 @@ func lone(t *testing.T, w *watcher) *Core {
 		t.Fatal(err)
 	}
 	w.core = c
-	other := &Core{cfg: Config{Self: crdt.PeerID{2}, MinVersion: Version, MaxVersion: Version}}
+	other := assemble(&base{cfg: Config{Self: crdt.PeerID{2}, MinVersion: Version, MaxVersion: Version}})
 	c.Step(1_000, MemberUp{Peer: crdt.PeerID{2}})
 	for _, class := range []Class{Fast, Bulk} {
 		id := Conn(class) + 1
@@ -59,8 +59,8 @@ func lone(t *testing.T, w *watcher) *Core {
 }
 
 func slotsPayload(seq uint64) []byte {
-	c := &Core{now: 1_000}
-	return c.slotsBody(&crdt.Delta{Stream: "r#0", Epoch: 1, Anchor: 1, Slots: []crdt.Slot{{Seq: seq}}}, 0, 0)
+	c := assemble(&base{now: 1_000})
+	return c.cursor.slotsBody(&crdt.Delta{Stream: "r#0", Epoch: 1, Anchor: 1, Slots: []crdt.Slot{{Seq: seq}}}, 0, 0)
 }
 
 func TestAckComesAfterApply(t *testing.T) { // I3
@@ -122,13 +122,13 @@ func TestAckOfTheFutureIsRejected(t *testing.T) { // I9
 func TestFragmentsMakeOneMessage(t *testing.T) {
 	w := &watcher{}
 	c := lone(t, w)
-	sender := &Core{cfg: c.cfg, lim: Limits{FragmentBytes: 100, MessageBytes: 1 << 20}, now: 1_000, stats: newStats()}
+	sender := assemble(&base{cfg: c.cfg, lim: Limits{FragmentBytes: 100, MessageBytes: 1 << 20}, now: 1_000, stats: newStats()})
 	d := crdt.Delta{Stream: "r#0", Epoch: 1, Anchor: 1}
 	for i := range uint64(50) {
 		d.Slots = append(d.Slots, crdt.Slot{Seq: i + 1})
 	}
 	cn := &conn{id: 7, version: 1, sent: 1}
-	sender.send(cn, kindSlots, sender.slotsBody(&d, 0, 0), sentFrame{parts: []sentPart{{stream: "r#0"}}})
+	sender.send(cn, kindSlots, sender.cursor.slotsBody(&d, 0, 0), sentFrame{parts: []sentPart{{stream: "r#0"}}})
 	if len(sender.effects) < 10 || len(cn.inflight[0].parts) > 0 || len(cn.inflight[len(cn.inflight)-1].parts) != 1 {
 		t.Fatalf("%d fragments; what they hold must count with the last", len(sender.effects))
 	}
@@ -144,7 +144,7 @@ func TestFragmentsMakeOneMessage(t *testing.T) {
 	// A message over the bound ends the connection.
 	c.lim.MessageBytes = 1_000
 	sender.effects = nil
-	sender.send(cn, kindSlots, sender.slotsBody(&d, 0, 0), sentFrame{})
+	sender.send(cn, kindSlots, sender.cursor.slotsBody(&d, 0, 0), sentFrame{})
 	for _, e := range sender.effects {
 		c.Step(1_001, Received{Conn: 2, Data: e.(Send).Data})
 	}
@@ -177,3 +177,9 @@ func TestTimeNeverRunsBackwards(t *testing.T) { // I2
 		t.Errorf("next tick at %d", next)
 	}
 }
+
+// It has no facts, so no keys.
+func (w *watcher) Hints(crdt.StreamID, uint64) []crdt.Hint             { return nil }
+func (w *watcher) Unlinked(crdt.StreamID, uint64) []uint64             { return nil }
+func (w *watcher) Keys(crdt.StreamID, uint64, []uint64) []crdt.Keyed   { return nil }
+func (w *watcher) Link(crdt.StreamID, uint64, []crdt.Keyed, int64) int { return 0 }

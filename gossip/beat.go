@@ -3,6 +3,8 @@ package gossip
 import (
 	"cmp"
 	"slices"
+
+	"github.com/banyan-llm/banyan/crdt"
 )
 
 const (
@@ -14,21 +16,32 @@ const (
 	maxSilenceMs = 16 * heartbeatMs
 )
 
+// loads tells and takes loads, and the beats between them.
+type loads struct {
+	*base
+	acks         *acks
+	loadDue      int64 // when dirty registers must go; 0 not dirty
+	loadSent     int64
+	heartbeatDue int64
+	scratch      []crdt.LoadEntry
+	quiet        []*peer // scratch
+}
+
 // crowd is how many times the other peers make the beats of one heartbeatMs, at
 // least 1 and at most 16: what goes to all goes so much less often.
-func (c *Core) crowd() int64 {
+func (c *loads) crowd() int64 {
 	return int64(min(max(1, (len(c.order)+beats-1)/beats), maxSilenceMs/heartbeatMs))
 }
 
 // pause is how long this peer may be silent towards another, ms.
-func (c *Core) pause() int64 { return c.crowd() * heartbeatMs }
+func (c *loads) pause() int64 { return c.crowd() * heartbeatMs }
 
 // heartbeat speaks to those who heard nothing from this peer for longest, so
 // that everybody hears something every pause.
 //
 // What changed in the load table and was not posted goes now: nobody may route
 // by a wrong load for longer than a heartbeat.
-func (c *Core) heartbeat() {
+func (c *loads) heartbeat() {
 	c.flushLoads()
 	c.heartbeatDue = c.now + heartbeatMs
 	c.wake(c.heartbeatDue)
@@ -45,14 +58,14 @@ func (c *Core) heartbeat() {
 		if fast := p.conns[Fast]; p.needFull && c.fastRoom(fast) {
 			c.sendFullLoads(p)
 		} else {
-			c.sendAck(p, fast)
+			c.acks.sendAck(p, fast)
 		}
 	}
 }
 
 // vouch says for a peer whose silence was announced that it is not silent: what
 // its requests weigh fades by what the state hears.
-func (c *Core) vouch(p *peer) {
+func (c *loads) vouch(p *peer) {
 	if p.grace > 0 && c.viewAge(p) == 0 {
 		c.state.JoinLoads(p.id, nil)
 	}

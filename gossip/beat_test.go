@@ -26,7 +26,7 @@ func among(t *testing.T, state State, k int, version uint8) *Core {
 	}
 	for i := range k {
 		id := crdt.PeerID{2, byte(i)}
-		other := &Core{cfg: Config{Self: id, MinVersion: 1, MaxVersion: version}}
+		other := assemble(&base{cfg: Config{Self: id, MinVersion: 1, MaxVersion: version}})
 		c.Step(1_000, MemberUp{Peer: id})
 		for _, class := range []Class{Fast, Bulk} {
 			cn := &conn{id: Conn(2*i) + Conn(class) + 1, class: class}
@@ -43,7 +43,7 @@ func among(t *testing.T, state State, k int, version uint8) *Core {
 // ackOf is the n-th frame of the i-th peer's fast connection: an ack of nothing
 // that announces the next within pause ms.
 func ackOf(i int, n uint64, now, pause int64) Received {
-	c := &Core{now: now}
+	c := assemble(&base{now: now})
 	b := binary.AppendUvarint(append(c.newBody(16), 0), uint64(pause))
 	return Received{Conn: Conn(2*i + 1), Data: encodeFrame(Version, kindAck, n, b)}
 }
@@ -86,13 +86,13 @@ func TestAnnouncedSilenceIsBounded(t *testing.T) {
 	if got := c.viewAge(c.order[0]); got < 900 {
 		t.Errorf("after %d ms of silence the view is %d ms old", maxSilenceMs+800, got)
 	}
-	if got := c.pause(); got != heartbeatMs {
+	if got := c.loads.pause(); got != heartbeatMs {
 		t.Errorf("one of two peers is silent for %d ms", got)
 	}
 	for i := range 400 {
 		c.Step(2_000, MemberUp{Peer: crdt.PeerID{3, byte(i / 256), byte(i)}})
 	}
-	if got := c.pause(); got != maxSilenceMs {
+	if got := c.loads.pause(); got != maxSilenceMs {
 		t.Errorf("one of 400 peers is silent for %d ms, at most %d are right", got, maxSilenceMs)
 	}
 }

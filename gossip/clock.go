@@ -14,8 +14,16 @@ const (
 	clockOffMs = 1_000 // further off than this nothing is predicted
 )
 
+// clockJudge finds out how far the wall clock is off.
+type clockJudge struct {
+	*base
+	clockOff int64   // ms the wall clock is ahead of most peers'; 0: not by much
+	clockDue int64   // when that is looked at next
+	leads    []int64 // scratch
+}
+
 // clockSet takes up what the wall clock was set to.
-func (c *Core) clockSet(aheadMs int64) {
+func (c *clockJudge) clockSet(aheadMs int64) {
 	c.ahead = aheadMs
 	c.state.ClockSet(aheadMs)
 	c.judgeClock()
@@ -24,7 +32,7 @@ func (c *Core) clockSet(aheadMs int64) {
 // judgeClock stops this peer's predictions while its wall clock is over a second
 // off the median of the live peers', its own among them: the others would reject
 // what it predicts, or it what they do.
-func (c *Core) judgeClock() {
+func (c *clockJudge) judgeClock() {
 	c.clockDue = c.now + clockMs
 	c.leads = append(c.leads[:0], 0)
 	for _, p := range c.order {
@@ -51,17 +59,17 @@ func (c *Core) judgeClock() {
 // ClockOff is how far this peer's wall clock is ahead of the median of the live
 // peers', ms (negative: behind), while it is off by so much that nothing is
 // predicted here; else 0.
-func (c *Core) ClockOff() int64 { return c.clockOff }
+func (c *Core) ClockOff() int64 { return c.clock.clockOff }
 
 // wall is the time by the wall clock, ms. It is for what machines compare:
 // frames are stamped with it, so that a clock that is off shows.
-func (c *Core) wall() int64 { return c.now + c.ahead }
+func (c *base) wall() int64 { return c.now + c.ahead }
 
 // clockOf notes the sender's clock of a frame. Frames come in the order they
 // were stamped in: where the stamps run back the sender's clock was set back,
 // and what was learned of it is void. One that was set forward needs no care,
 // the smallest difference counts.
-func (c *Core) clockOf(cn *conn, sent int64) {
+func (c *base) clockOf(cn *conn, sent int64) {
 	if sent < 0 || sent > maxClock {
 		return
 	}
@@ -81,4 +89,4 @@ func (cn *conn) delay(now int64) int64 { return cn.offset.Age(cn.clock, now) }
 
 // viewAge is how old what this peer knows of p is, ms. Silence that p announced
 // is no age: while p has nothing to tell, what is known of it is all there is.
-func (c *Core) viewAge(p *peer) int64 { return max(0, c.now-p.viewAt-p.grace) }
+func (c *base) viewAge(p *peer) int64 { return max(0, c.now-p.viewAt-p.grace) }

@@ -56,9 +56,24 @@ type sentPart struct {
 	since  int64 // receipt of the oldest, ms
 }
 
+// neighbours are the peers there are, the connections to them, and who dials.
+type neighbours struct {
+	*base
+	acks    *acks
+	cursor  *cursor
+	digests *digests
+	serving *serving
+	intents *intents
+	loads   *loads
+	repair  *repair
+	dialing dialPace
+	gone    map[crdt.PeerID]gone // peers membership declared down
+	refused map[refusal]string   // causes already reported, in the words for people
+}
+
 // connected opens the conversation: hello first, on every connection, both
 // ways.
-func (c *Core) connected(ev Connected) {
+func (c *neighbours) connected(ev Connected) {
 	if c.conns[ev.Conn] != nil || ev.Class >= Classes {
 		return
 	}
@@ -73,20 +88,20 @@ func (c *Core) connected(ev Connected) {
 }
 
 // disconnected forgets a connection that the shell says is gone.
-func (c *Core) disconnected(id Conn) {
+func (c *neighbours) disconnected(id Conn) {
 	if cn := c.conns[id]; cn != nil {
 		c.drop(cn)
 	}
 }
 
 // hangup closes a connection from this side.
-func (c *Core) hangup(cn *conn, reason string) {
+func (c *neighbours) hangup(cn *conn, reason string) {
 	c.emit(Hangup{Conn: cn.id, Reason: reason})
 	c.drop(cn)
 }
 
 // drop forgets a connection: what was in flight is owed again.
-func (c *Core) drop(cn *conn) {
+func (c *neighbours) drop(cn *conn) {
 	delete(c.conns, cn.id)
 	for i, x := range c.links {
 		if x == cn {
@@ -102,7 +117,7 @@ func (c *Core) drop(cn *conn) {
 	p.reachedAt = c.now
 	c.unsend(p, cn)
 	if cn.class == Fast {
-		c.dropDonor(p) // the next one begins with its digest
+		c.repair.dropDonor(p) // the next one begins with its digest
 	}
 	if p.dead {
 		return
@@ -122,10 +137,10 @@ func (c *Core) drop(cn *conn) {
 
 // unsend takes back what was under way on a connection of p that ended. The
 // other side does so too, and what either asked for it asks for again.
-func (c *Core) unsend(p *peer, cn *conn) {
+func (c *neighbours) unsend(p *peer, cn *conn) {
 	if cn.class == Bulk {
-		c.stopSending(p)
-		c.reowe(p, cn)
+		c.serving.stopSending(p)
+		c.cursor.reowe(p, cn)
 	} else {
 		p.needFull, p.inDigest = true, false
 		p.asks = nil
@@ -133,11 +148,11 @@ func (c *Core) unsend(p *peer, cn *conn) {
 			bulk.acked, bulk.ackDue = 0, c.now
 		}
 	}
-	c.askAgain(p, cn.class)
+	c.repair.askAgain(p, cn.class)
 }
 
 // attach makes cn the connection of its class to p, if no better one stands.
-func (c *Core) attach(cn *conn, p *peer) bool {
+func (c *neighbours) attach(cn *conn, p *peer) bool {
 	old := p.conns[cn.class]
 	if old != nil && !c.better(cn, old, p) {
 		c.hangup(cn, "duplicate connection")
@@ -156,7 +171,7 @@ func (c *Core) attach(cn *conn, p *peer) bool {
 	}
 	c.wake(c.now) // it is another's turn to be dialed
 	if cn.early == p {
-		c.applied(cn, 1)
+		c.acks.applied(cn, 1)
 	}
 	return true
 }
@@ -165,7 +180,7 @@ func (c *Core) attach(cn *conn, p *peer) bool {
 // dialed by one side the one it dialed later stays. Of two dialed by both, the
 // smaller id's, unless the old one stood a while: then the other side would
 // not have dialed if it still had it.
-func (c *Core) better(cn, old *conn, p *peer) bool {
+func (c *neighbours) better(cn, old *conn, p *peer) bool {
 	switch {
 	case cn.dialed == old.dialed && cn.dialed:
 		return cn.id > old.id

@@ -1,68 +1,29 @@
 package gossip
 
 import (
-	"slices"
-
 	"github.com/banyan-llm/banyan/crdt"
 )
 
 // Core is the replication protocol of one peer: a state machine without
-// clock, goroutine or socket. It is not safe for concurrent use.
+// clock, goroutine or socket. It is not safe for concurrent use. It takes events
+// and runs the timers; its parts do the work.
 type Core struct {
-	cfg   Config
-	lim   Limits
-	state State
+	*base
+	began bool
 
-	now   int64 // ms; never runs backwards (I2)
-	ahead int64 // ms: the wall clock's lead over now
-
-	clockOff int64   // ms the wall clock is ahead of most peers'; 0: not by much
-	clockDue int64   // when that is looked at next
-	leads    []int64 // scratch
-	began    bool
-	startAt  int64 // time of the first Step
-	due      int64 // when timers must run next
-	effects  []Effect
-
-	dialing dialPace
-
-	peers map[crdt.PeerID]*peer
-	order []*peer // by id: everything that is sent walks this
-	conns map[Conn]*conn
-	links []*conn // conns in order of arrival, for walking
-
-	gone    map[crdt.PeerID]gone // peers membership declared down
-	refused map[refusal]string   // causes already reported, in the words for people
-
-	streams map[crdt.StreamID]*local
-	fills   []fillDue // second owner's slots, by time
-
-	pulls     map[crdt.StreamID]*pull
-	pullOrder []*pull // by stream
-	staged    int     // bytes of snapshots being received
-
-	cuts      []*cutting // in order of asking
-	transfers int        // snapshots being sent
-	transfer  uint64
-	cache     map[crdt.StreamID]*parcel // of this Step
-
-	divergent map[crdt.StreamID]map[crdt.PeerID]bool // whose sums differ from ours
-
-	loadDue      int64 // when dirty registers must go; 0 not dirty
-	loadSent     int64
-	loads        []crdt.LoadEntry // scratch
-	heartbeatDue int64
-	quiet        []*peer // scratch
-	digestDue    int64
-	predictDue   int64
-	scratch      []byte
-	pushDue      int64 // when own slots must go; 0 none wait
-	pushedAt     int64
-
-	ready   ready
-	snapped []crdt.StreamID // streams joined by snapshot within the last minute
-	stats   Stats
-	in, out [kinds]Traffic // of all peers
+	clock       *clockJudge
+	neighbours  *neighbours
+	acks        *acks
+	loads       *loads
+	predictions *predictions
+	intents     *intents
+	digests     *digests
+	tallies     *tallies
+	cursor      *cursor
+	serving     *serving
+	repair      *repair
+	keys        *keyRepair
+	readiness   *readiness
 }
 
 // New checks the configuration and makes a Core. Nothing happens before the
@@ -72,20 +33,38 @@ func New(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Core{
-		cfg:       cfg,
-		lim:       cfg.Limits,
-		state:     cfg.State,
-		peers:     make(map[crdt.PeerID]*peer),
-		conns:     make(map[Conn]*conn),
-		gone:      make(map[crdt.PeerID]gone),
-		refused:   make(map[refusal]string),
-		streams:   make(map[crdt.StreamID]*local),
-		pulls:     make(map[crdt.StreamID]*pull),
-		cache:     make(map[crdt.StreamID]*parcel),
-		divergent: make(map[crdt.StreamID]map[crdt.PeerID]bool),
-		stats:     newStats(),
-	}, nil
+	b := &base{
+		cfg:   cfg,
+		lim:   cfg.Limits,
+		state: cfg.State,
+		peers: make(map[crdt.PeerID]*peer),
+		conns: make(map[Conn]*conn),
+		stats: newStats(),
+	}
+	return assemble(b), nil
+}
+
+// assemble makes the parts and tells each of those it works with.
+func assemble(b *base) *Core {
+	c := &Core{
+		base: b, clock: &clockJudge{base: b}, neighbours: &neighbours{base: b, gone: make(map[crdt.PeerID]gone), refused: make(map[refusal]string)},
+		acks: &acks{base: b}, loads: &loads{base: b}, predictions: &predictions{base: b}, intents: &intents{base: b},
+		digests: &digests{base: b, divergent: make(map[crdt.StreamID]map[crdt.PeerID]bool)}, tallies: &tallies{base: b},
+		cursor:  &cursor{base: b, streams: make(map[crdt.StreamID]*local), cache: make(map[crdt.StreamID]*parcel)},
+		serving: &serving{base: b}, repair: &repair{base: b, pulls: make(map[crdt.StreamID]*pull)}, keys: &keyRepair{base: b}, readiness: &readiness{base: b},
+	}
+	c.acks.cursor, c.acks.loads, c.acks.repair = c.cursor, c.loads, c.repair
+	c.cursor.digests, c.cursor.serving, c.cursor.readiness, c.cursor.repair = c.digests, c.serving, c.readiness, c.repair
+	c.digests.cursor, c.digests.intents, c.digests.keys, c.digests.loads = c.cursor, c.intents, c.keys, c.loads
+	c.digests.predictions, c.digests.readiness, c.digests.repair, c.digests.tallies = c.predictions, c.readiness, c.repair, c.tallies
+	c.serving.cursor, c.keys.serving, c.loads.acks = c.cursor, c.serving, c.acks
+	n := c.neighbours
+	n.acks, n.cursor, n.digests, n.serving, n.intents, n.loads, n.repair = c.acks, c.cursor, c.digests, c.serving, c.intents, c.loads, c.repair
+	c.readiness.cursor, c.readiness.digests, c.readiness.repair = c.cursor, c.digests, c.repair
+	c.repair.cursor, c.repair.readiness = c.cursor, c.readiness
+	t := c.tallies
+	t.digests, t.intents, t.loads, t.predictions = c.digests, c.intents, c.loads, c.predictions
+	return c
 }
 
 // Step handles one event at time nowMs and returns what is to be done, in
@@ -97,7 +76,7 @@ func New(cfg Config) (*Core, error) {
 // wall clock must not move it. How far that is off then is told by ClockSet.
 func (c *Core) Step(nowMs int64, ev Event) []Effect {
 	c.effects = c.effects[:0]
-	clear(c.cache)
+	clear(c.cursor.cache)
 	c.now = max(c.now, nowMs)
 	if !c.began {
 		c.begin()
@@ -111,69 +90,41 @@ func (c *Core) Step(nowMs int64, ev Event) []Effect {
 
 func (c *Core) begin() {
 	c.began, c.startAt = true, c.now
-	c.heartbeatDue = c.now + heartbeatMs
-	c.digestDue = c.now + c.jitter(digestMs)
+	c.loads.heartbeatDue = c.now + heartbeatMs
+	c.digests.digestDue = c.now + c.jitter(digestMs)
 	c.due = c.now
 }
 
 func (c *Core) handle(ev Event) {
 	switch ev := ev.(type) {
 	case ClockSet:
-		c.clockSet(ev.AheadMs)
+		c.clock.clockSet(ev.AheadMs)
 	case MemberUp:
-		c.memberUp(ev)
+		c.neighbours.memberUp(ev)
 	case MemberDown:
-		c.memberDown(ev)
+		c.neighbours.memberDown(ev)
 	case Connected:
-		c.connected(ev)
+		c.neighbours.connected(ev)
 	case Disconnected:
-		c.disconnected(ev.Conn)
+		c.neighbours.disconnected(ev.Conn)
 	case Received:
 		c.received(ev)
 	case Writable:
 		c.writable(ev.Conn)
 	case Ingested:
-		c.ingested(ev)
+		c.cursor.ingested(ev)
 	case LoadChanged:
-		c.loadChanged(ev.Urgent)
+		c.loads.loadChanged(ev.Urgent)
 	case Predicted:
-		c.predicted()
+		c.predictions.predicted()
 	case IntentChanged:
-		c.intentChanged()
+		c.intents.intentChanged()
 	case SnapshotCut:
-		c.snapshotCut(ev)
+		c.serving.snapshotCut(ev)
 	case SnapshotJoined:
-		c.snapshotJoined(ev)
+		c.repair.snapshotJoined(ev)
 	}
 }
 
 // NextTick is when the Core wants to be stepped next, ms.
 func (c *Core) NextTick() int64 { return c.due }
-
-func (c *Core) emit(e Effect) { c.effects = append(c.effects, e) }
-
-func (c *Core) log(level, msg string, args ...any) {
-	c.emit(Log{Level: level, Msg: msg, Args: args})
-}
-
-// wake makes timers run at t at the latest.
-func (c *Core) wake(t int64) { c.due = min(c.due, t) }
-
-// jitter draws from [ms, 2*ms).
-func (c *Core) jitter(ms int64) int64 { return ms + c.cfg.Rand.Int64N(ms) }
-
-// digestOf is the digest of a stream, empty if it is unknown here.
-func (c *Core) digestOf(id crdt.StreamID) crdt.Digest {
-	d, ok := c.state.Digest(id)
-	if !ok {
-		return crdt.Digest{}
-	}
-	return d
-}
-
-// insertPeer keeps order sorted by id.
-func (c *Core) insertPeer(p *peer) {
-	i, _ := slices.BinarySearchFunc(c.order, p, func(a, b *peer) int { return slices.Compare(a.id[:], b.id[:]) })
-	c.order = slices.Insert(c.order, i, p)
-	c.peers[p.id] = p
-}

@@ -48,7 +48,7 @@ func (d *dialPace) late(now int64) {
 
 // planDial sets when to dial a peer next: the smaller id at once, then with
 // growing waits; the other later.
-func (c *Core) planDial(p *peer, class Class) {
+func (c *neighbours) planDial(p *peer, class Class) {
 	if !p.member {
 		p.dialAt[class] = 0
 		return
@@ -68,7 +68,7 @@ func (c *Core) planDial(p *peer, class Class) {
 // pace allows: first those that were never tried. The peers with larger ids come
 // first, from the own id on, so that a mesh that starts at once does not call on
 // the same peer first.
-func (c *Core) dials() {
+func (c *neighbours) dials() {
 	underWay := c.dialsUnderWay() // first: a late one leaves less room
 	free := c.dialing.room(len(c.order)+1) - underWay
 	i, _ := slices.BinarySearchFunc(c.order, c.cfg.Self, func(p *peer, self crdt.PeerID) int { return slices.Compare(p.id[:], self[:]) })
@@ -87,7 +87,7 @@ func (c *Core) dials() {
 
 // dialDue reports whether a connection is to be dialed now; one whose time will
 // come is planned for.
-func (c *Core) dialDue(p *peer, class Class) bool {
+func (c *neighbours) dialDue(p *peer, class Class) bool {
 	at := p.dialAt[class]
 	switch {
 	case at == 0 || p.conns[class] != nil:
@@ -101,7 +101,7 @@ func (c *Core) dialDue(p *peer, class Class) bool {
 
 // dial asks for a connection, and plans the next try. One that was opened and
 // waits for its hello is waited for.
-func (c *Core) dial(p *peer, class Class) {
+func (c *neighbours) dial(p *peer, class Class) {
 	if !c.greeting(p, class) {
 		c.emit(Dial{Peer: p.id, Class: class})
 	}
@@ -112,7 +112,7 @@ func (c *Core) dial(p *peer, class Class) {
 
 // dialsUnderWay counts the dials that may still become connections: whose turn
 // is another's next waits until one stands, or is late.
-func (c *Core) dialsUnderWay() (n int) {
+func (c *neighbours) dialsUnderWay() (n int) {
 	for _, p := range c.order {
 		for class, at := range p.dialed {
 			switch late := at + dialSlowMs; {
@@ -132,7 +132,7 @@ func (c *Core) dialsUnderWay() (n int) {
 }
 
 // greeting reports whether a connection that may become p's waits for its hello.
-func (c *Core) greeting(p *peer, class Class) bool {
+func (c *neighbours) greeting(p *peer, class Class) bool {
 	for _, cn := range c.links {
 		if cn.peer == nil && cn.class == class && cn.expect == p.id {
 			return true

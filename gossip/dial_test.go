@@ -32,7 +32,7 @@ func TestFirstDialsArePaced(t *testing.T) {
 	// One comes to stand: it is another's turn.
 	for d := range asked {
 		c.Step(1_020, Connected{Conn: 1, Class: d.Class, Dialed: true, Expect: d.Peer})
-		other := &Core{cfg: Config{Self: d.Peer, MinVersion: 1, MaxVersion: Version}}
+		other := assemble(&base{cfg: Config{Self: d.Peer, MinVersion: 1, MaxVersion: Version}})
 		if n := step(1_020, Received{Conn: 1, Data: encodeFrame(1, kindHello, 1, other.helloBody(&conn{id: 1, class: d.Class}))}); n != 1 {
 			t.Fatalf("a connection stands and %d others are dialed, want 1", n)
 		}
@@ -126,12 +126,12 @@ func TestBulkConnectionWaitsForTheFastOne(t *testing.T) {
 			t.Fatalf("hung up at %d ms, though no ack could come", now)
 		}
 	}
-	other := &Core{cfg: Config{Self: p.id, MinVersion: Version, MaxVersion: Version}}
+	other := assemble(&base{cfg: Config{Self: p.id, MinVersion: Version, MaxVersion: Version}})
 	c.Step(60_000, Connected{Conn: 9, Class: Fast})
 	c.Step(60_000, Received{Conn: 9, Data: encodeFrame(Version, kindHello, 1, other.helloBody(&conn{id: 9, class: Fast}))})
 	n := uint64(2)
 	for now := int64(60_100); now < 60_000+2*stuckMs; now += 500 {
-		b := (&Core{now: now}).newBody(16)
+		b := (&base{now: now}).newBody(16)
 		hung := hungUp(now, Received{Conn: 9, Data: encodeFrame(Version, kindAck, n, append(b, 0, 0))})
 		n++
 		switch {

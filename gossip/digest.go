@@ -20,11 +20,27 @@ const (
 	loadBytes       = 128 // of one register, with a long name
 )
 
+// digests compares what this peer knows with what others do, one after the
+// other.
+type digests struct {
+	*base
+	cursor      *cursor
+	intents     *intents
+	keys        *keyRepair
+	loads       *loads
+	predictions *predictions
+	readiness   *readiness
+	repair      *repair
+	tallies     *tallies
+	divergent   map[crdt.StreamID]map[crdt.PeerID]bool // whose sums differ from ours
+	digestDue   int64
+}
+
 // digestRound starts an exchange with a random peer.
-func (c *Core) digestRound() {
+func (c *digests) digestRound() {
 	c.digestDue = c.now + c.jitter(digestMs)
 	c.wake(c.digestDue)
-	c.forgetUnwanted()
+	c.cursor.forgetUnwanted()
 	var up []*peer
 	for _, p := range c.order {
 		if c.fastRoom(p.conns[Fast]) {
@@ -33,13 +49,13 @@ func (c *Core) digestRound() {
 	}
 	if len(up) > 0 {
 		c.stats.Rounds++
-		c.sendTally(up[c.cfg.Rand.IntN(len(up))])
+		c.tallies.sendTally(up[c.cfg.Rand.IntN(len(up))])
 	}
 }
 
 // sendDigest sends the contexts and sums of all streams and the small tables, as
 // a new connection and a peer that joins want them whole.
-func (c *Core) sendDigest(p *peer) {
+func (c *digests) sendDigest(p *peer) {
 	fast := p.conns[Fast]
 	if !c.fastRoom(fast) {
 		return
@@ -52,7 +68,7 @@ func (c *Core) sendDigest(p *peer) {
 		if len(ids) == 0 {
 			flags |= digestLast
 		}
-		if c.ready.joined {
+		if c.readiness.ready.joined {
 			flags |= digestJoined
 		}
 		b := c.digestPage(flags, page)
@@ -66,7 +82,7 @@ func (c *Core) sendDigest(p *peer) {
 	}
 }
 
-func (c *Core) digestPage(flags byte, ids []crdt.StreamID) []byte {
+func (c *digests) digestPage(flags byte, ids []crdt.StreamID) []byte {
 	b := putU32(append(c.newBody(128*len(ids)), flags), uint32(len(ids)))
 	for _, id := range ids {
 		d := c.digestOf(id)
@@ -76,16 +92,16 @@ func (c *Core) digestPage(flags byte, ids []crdt.StreamID) []byte {
 }
 
 // appendTables appends loads, scrapes, vitals, intents and prediction sums.
-func (c *Core) appendTables(b []byte) []byte {
-	b = c.appendLoads(b, c.state.AllLoads(nil))
+func (c *digests) appendTables(b []byte) []byte {
+	b = c.loads.appendLoads(b, c.state.AllLoads(nil))
 	b = crdt.AppendScrapes(b, c.state.Scrapes())
 	b = crdt.AppendVitals(b, c.state.Vitals())
 	b = crdt.AppendIntents(b, c.state.Intents())
-	return crdt.AppendPredictionSums(b, c.closedSums())
+	return crdt.AppendPredictionSums(b, c.predictions.closedSums())
 }
 
 // appendLoads appends registers by peer, as far as there is room.
-func (c *Core) appendLoads(b []byte, all []crdt.PeerLoads) []byte {
+func (c *loads) appendLoads(b []byte, all []crdt.PeerLoads) []byte {
 	slices.SortFunc(all, func(a, b crdt.PeerLoads) int { return slices.Compare(a.Peer[:], b.Peer[:]) })
 	b = putU32(b, uint32(len(all)))
 	for _, l := range all {
@@ -97,7 +113,7 @@ func (c *Core) appendLoads(b []byte, all []crdt.PeerLoads) []byte {
 }
 
 // digestFrame compares every stream and joins the tables.
-func (c *Core) digestFrame(cn *conn, r *reader) error {
+func (c *digests) digestFrame(cn *conn, r *reader) error {
 	p, flags := cn.peer, r.u8()
 	if !p.inDigest {
 		p.inDigest, p.digestAt = true, c.now
@@ -124,19 +140,19 @@ func (c *Core) digestFrame(cn *conn, r *reader) error {
 }
 
 // staleDonor takes p off the pulls of streams that its digest left out.
-func (c *Core) staleDonor(p *peer) {
-	for _, pl := range c.pullOrder {
+func (c *digests) staleDonor(p *peer) {
+	for _, pl := range c.repair.pullOrder {
 		if i := pl.donorIndex(p); i >= 0 && pl.donors[i].at < p.digestAt && pl.asked != p {
 			pl.dropDonor(p)
-			c.again(pl, 0)
+			c.repair.again(pl, 0)
 		}
 	}
 }
 
 // compare asks for what p knows more of a stream, and proves the rest equal:
 // equal contexts must have equal sums.
-func (c *Core) compare(p *peer, id crdt.StreamID, theirs *crdt.Digest) {
-	if !c.admits(id) {
+func (c *digests) compare(p *peer, id crdt.StreamID, theirs *crdt.Digest) {
+	if !c.cursor.admits(id) {
 		return
 	}
 	if c.cfg.Fits != nil && !c.cfg.Fits(id, theirs) {
@@ -145,8 +161,8 @@ func (c *Core) compare(p *peer, id crdt.StreamID, theirs *crdt.Digest) {
 	}
 	mine := c.digestOf(id)
 	if lacks(&mine.Context, &theirs.Context) {
-		c.need(p, id, donor{ctx: theirs.Context}, mine.Context.Epoch != theirs.Context.Epoch)
-	} else if pl := c.pulls[id]; pl != nil && pl.asked != p && !pl.heal {
+		c.repair.need(p, id, donor{ctx: theirs.Context}, mine.Context.Epoch != theirs.Context.Epoch)
+	} else if pl := c.repair.pulls[id]; pl != nil && pl.asked != p && !pl.heal {
 		pl.dropDonor(p)
 	}
 	ours, ok := c.sumAtFloor(id, &mine, theirs)
@@ -155,14 +171,14 @@ func (c *Core) compare(p *peer, id crdt.StreamID, theirs *crdt.Digest) {
 	}
 	if ours.Count == theirs.Base.Count && ours.Facts == theirs.Base.Facts {
 		c.converged(p, id)
-		c.compareKeys(p, id, &mine, theirs)
+		c.keys.compareKeys(p, id, &mine, theirs)
 		return
 	}
 	c.diverged(p, id, ours, theirs)
 }
 
 // sumAtFloor is our sum at the peer's floor, if the bases there must be equal.
-func (c *Core) sumAtFloor(id crdt.StreamID, mine, theirs *crdt.Digest) (crdt.Sum, bool) {
+func (c *digests) sumAtFloor(id crdt.StreamID, mine, theirs *crdt.Digest) (crdt.Sum, bool) {
 	f := theirs.Context.Floor
 	switch {
 	case f > mine.Context.Floor || !comparableAt(&mine.Context, &theirs.Context, f):
@@ -173,7 +189,7 @@ func (c *Core) sumAtFloor(id crdt.StreamID, mine, theirs *crdt.Digest) (crdt.Sum
 	return c.state.SumAt(id, mine.Context.Epoch, f)
 }
 
-func (c *Core) converged(p *peer, id crdt.StreamID) {
+func (c *digests) converged(p *peer, id crdt.StreamID) {
 	if with := c.divergent[id]; with[p.id] {
 		delete(with, p.id)
 		if len(with) == 0 {
@@ -185,7 +201,7 @@ func (c *Core) converged(p *peer, id crdt.StreamID) {
 
 // diverged counts, says so, and heals: the smaller (count, XOR) takes a
 // snapshot of the larger.
-func (c *Core) diverged(p *peer, id crdt.StreamID, ours crdt.Sum, theirs *crdt.Digest) {
+func (c *digests) diverged(p *peer, id crdt.StreamID, ours crdt.Sum, theirs *crdt.Digest) {
 	with := c.divergent[id]
 	if with == nil {
 		with = make(map[crdt.PeerID]bool)
@@ -200,14 +216,14 @@ func (c *Core) diverged(p *peer, id crdt.StreamID, ours crdt.Sum, theirs *crdt.D
 	if ours.Count > theirs.Base.Count || ours.Count == theirs.Base.Count && ours.Facts > theirs.Base.Facts {
 		return
 	}
-	pl := c.need(p, id, donor{ctx: theirs.Context}, true)
+	pl := c.repair.need(p, id, donor{ctx: theirs.Context}, true)
 	if pl.asked == nil {
 		pl.whole, pl.heal = true, true
 	}
 }
 
 // clearDivergence forgets a peer that is gone.
-func (c *Core) clearDivergence(id crdt.PeerID) {
+func (c *digests) clearDivergence(id crdt.PeerID) {
 	for stream, with := range c.divergent {
 		delete(with, id)
 		if len(with) == 0 {
@@ -217,8 +233,8 @@ func (c *Core) clearDivergence(id crdt.PeerID) {
 }
 
 // joinTables joins what rides on the last frame of a digest.
-func (c *Core) joinTables(p *peer, r *reader) error {
-	if err := c.takeLoads(p, r); err != nil {
+func (c *digests) joinTables(p *peer, r *reader) error {
+	if err := c.loads.takeLoads(p, r); err != nil {
 		return err
 	}
 	scrapes, err := read(r, crdt.DecodeScrapes)
@@ -239,13 +255,13 @@ func (c *Core) joinTables(p *peer, r *reader) error {
 	}
 	c.state.JoinScrapes(scrapes)
 	c.state.JoinVitals(vitals)
-	c.joinIntents(p, intents)
-	c.comparePredictions(p, sums)
+	c.intents.joinIntents(p, intents)
+	c.predictions.comparePredictions(p, sums)
 	return r.err
 }
 
 // takeLoads joins registers that somebody passes on.
-func (c *Core) takeLoads(p *peer, r *reader) error {
+func (c *loads) takeLoads(p *peer, r *reader) error {
 	for range r.count(16) {
 		id := r.peer()
 		loads, err := readLoads(r)

@@ -12,6 +12,19 @@
 // (Missing), which asks the engine; Losses, beside the Core, decides when an
 // owner gives it up.
 //
+// A Core is its parts, each in files of its own, over one base (time, peers,
+// connections, what is to be sent):
+//
+//	neighbours   who there is, connections, hellos, dials   peer.go conn.go hello.go dial.go
+//	cursor       what each peer lacks of what came here     push.go packed.go
+//	repair       what this peer lacks, snapshots            pull.go stage.go
+//	serving      what others want                           donate.go
+//	digests, tallies, keyRepair   comparing                 digest.go tally.go keys.go
+//	loads, predictions, intents   what is told as it changes load.go beat.go predict.go intent.go
+//	acks, readiness, clockJudge                             send.go ready.go clock.go
+//
+// Core itself takes events (core.go, send.go) and runs the timers (timers.go).
+//
 // Many peers: everybody has both connections to everybody, and says at rest and
 // under load no more than one of 16 peers does. Among n others that is
 // c = n/15, rounded up, at most 16:

@@ -37,8 +37,17 @@ type transfer struct {
 // its other pieces.
 const headChunk = 64 << 10
 
+// serving gives what other peers want: slots, keys and snapshots.
+type serving struct {
+	*base
+	cursor    *cursor
+	cuts      []*cutting // in order of asking
+	transfers int        // snapshots being sent
+	transfer  uint64
+}
+
 // wantFrame queues a want; the bound holds a peer that asks without waiting.
-func (c *Core) wantFrame(cn *conn, r *reader) error {
+func (c *serving) wantFrame(cn *conn, r *reader) error {
 	a := ask{mode: r.u8(), stream: r.stream()}
 	ctx, err := readContext(r)
 	if err != nil {
@@ -51,12 +60,12 @@ func (c *Core) wantFrame(cn *conn, r *reader) error {
 		return nil
 	}
 	p.asks = append(p.asks, a)
-	c.pump(p)
+	c.cursor.pump(p)
 	return nil
 }
 
 // answer serves one want: from the ring if it reaches back, else by snapshot.
-func (c *Core) answer(p *peer, bulk *conn, a ask) {
+func (c *serving) answer(p *peer, bulk *conn, a ask) {
 	c.stats.Answered++
 	if _, ok := c.state.Digest(a.stream); !ok {
 		c.reply(bulk, &crdt.Delta{Stream: a.stream}, flagAnswer)
@@ -74,13 +83,13 @@ func (c *Core) answer(p *peer, bulk *conn, a ask) {
 	c.queueCut(p, a.stream)
 }
 
-func (c *Core) reply(bulk *conn, d *crdt.Delta, flags uint8) {
-	c.send(bulk, kindSlots, c.slotsBody(d, flags, 0), sentFrame{})
+func (c *serving) reply(bulk *conn, d *crdt.Delta, flags uint8) {
+	c.send(bulk, kindSlots, c.cursor.slotsBody(d, flags, 0), sentFrame{})
 }
 
 // queueCut lets p wait for a snapshot of a stream; several wait for one cut.
 // Who asks again for one that is being sent gave up what came of it.
-func (c *Core) queueCut(p *peer, id crdt.StreamID) {
+func (c *serving) queueCut(p *peer, id crdt.StreamID) {
 	for _, t := range p.sending {
 		if t.stream == id {
 			c.transfer++
@@ -101,7 +110,7 @@ func (c *Core) queueCut(p *peer, id crdt.StreamID) {
 }
 
 // nextCuts begins cuts while fewer than Limits.Cuts are cut or sent.
-func (c *Core) nextCuts() {
+func (c *serving) nextCuts() {
 	busy := c.transfers
 	for _, k := range c.cuts {
 		if k.begun {
@@ -121,7 +130,7 @@ func (c *Core) nextCuts() {
 }
 
 // snapshotCut starts sending a cut snapshot to those who asked for it.
-func (c *Core) snapshotCut(ev SnapshotCut) {
+func (c *serving) snapshotCut(ev SnapshotCut) {
 	i := slices.IndexFunc(c.cuts, func(k *cutting) bool { return k.stream == ev.Stream && k.begun })
 	if i < 0 {
 		return
@@ -141,13 +150,13 @@ func (c *Core) snapshotCut(ev SnapshotCut) {
 			mine := t
 			p.sending = append(p.sending, &mine)
 			c.transfers++
-			c.pump(p)
+			c.cursor.pump(p)
 		}
 	}
 	c.nextCuts()
 }
 
-func (c *Core) newTransfer(s *crdt.Snapshot) transfer {
+func (c *serving) newTransfer(s *crdt.Snapshot) transfer {
 	c.transfer++
 	t := transfer{stream: s.Stream, id: c.transfer, pieces: s.Pieces}
 	for chunk := range slices.Chunk(crdt.AppendSnapshot(nil, s), headChunk) {
@@ -161,7 +170,7 @@ func (c *Core) newTransfer(s *crdt.Snapshot) transfer {
 }
 
 // sendPiece sends the next piece of the snapshot in turn.
-func (c *Core) sendPiece(p *peer, bulk *conn) {
+func (c *serving) sendPiece(p *peer, bulk *conn) {
 	t := p.sending[0]
 	var data []byte
 	if t.next < len(t.head) {
@@ -188,7 +197,7 @@ func (c *Core) sendPiece(p *peer, bulk *conn) {
 }
 
 // stopSending ends what was being sent to a peer whose bulk connection ended.
-func (c *Core) stopSending(p *peer) {
+func (c *serving) stopSending(p *peer) {
 	c.transfers -= len(p.sending)
 	p.sending, p.asks = nil, nil
 	for _, k := range c.cuts {

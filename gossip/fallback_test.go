@@ -95,7 +95,7 @@ func TestTheLaterOfTwoAcceptedConnectionsStays(t *testing.T) {
 	c := among(t, newLab(), 1, Version)
 	p := c.order[0]
 	accept := func(id Conn, link Conn) []Effect {
-		other := &Core{cfg: Config{Self: p.id, MinVersion: 1, MaxVersion: Version}}
+		other := assemble(&base{cfg: Config{Self: p.id, MinVersion: 1, MaxVersion: Version}})
 		c.Step(1_500, Connected{Conn: id, Class: Fast})
 		return slices.Clone(c.Step(1_500, Received{Conn: id, Data: encodeFrame(1, kindHello, 1, other.helloBody(&conn{id: link, class: Fast}))}))
 	}
@@ -121,19 +121,19 @@ func TestADonorThatForgotTheStreamIsNone(t *testing.T) {
 	c := among(t, newLab(), 1, Version)
 	p := c.order[0]
 	c.Step(1_001, Disconnected{Conn: 2}) // it cannot be asked either
-	c.need(p, "r#0", donor{ctx: crdt.Context{Epoch: 1, Anchor: 1, Floor: 5}}, true)
+	c.repair.need(p, "r#0", donor{ctx: crdt.Context{Epoch: 1, Anchor: 1, Floor: 5}}, true)
 	c.Step(1_100, Tick{})
-	if c.lacking() != 1 {
+	if c.readiness.lacking() != 1 {
 		t.Fatal("nothing is lacking")
 	}
-	b := binary.AppendUvarint((&Core{now: 1_200}).newBody(64), 1) // a tally of one bucket, as empty as ours
+	b := binary.AppendUvarint((&base{now: 1_200}).newBody(64), 1) // a tally of one bucket, as empty as ours
 	b = append(binary.LittleEndian.AppendUint64(b, 0), 0, 0)
 	b = crdt.AppendIntents(crdt.AppendVitals(crdt.AppendScrapes(b, nil), nil), nil)
 	c.Step(1_200, Received{Conn: 1, Data: encodeFrame(Version, kindTally, 2, b)})
 	if n := c.Stats().Rejected["payload"]; n != 0 {
 		t.Fatal("the tally was rejected")
 	}
-	if c.lacking() != 0 {
+	if c.readiness.lacking() != 0 {
 		t.Error("still waits for what nobody has any more")
 	}
 }
@@ -146,7 +146,7 @@ func TestARefusedIncarnationHoldsBackNothing(t *testing.T) {
 	c := among(t, l, 1, Version)
 	l.outcome = crdt.Outcome{Quarantined: true}
 	d := crdt.Delta{Stream: "r#0", Epoch: 9, Anchor: 1, Slots: []crdt.Slot{{Seq: 1}}}
-	c.Step(1_010, Received{Conn: 2, Data: encodeFrame(Version, kindSlots, 2, c.slotsBody(&d, 0, 0))})
+	c.Step(1_010, Received{Conn: 2, Data: encodeFrame(Version, kindSlots, 2, c.cursor.slotsBody(&d, 0, 0))})
 	if n := c.Stats().Rejected["payload"]; n != 0 {
 		t.Fatal("the slots were rejected")
 	}
@@ -183,12 +183,12 @@ func TestADeltaThatBroughtNothingIsFollowedByASnapshot(t *testing.T) {
 	l.ctx = crdt.Context{Epoch: 1, Anchor: 1, Floor: 3}
 	c := among(t, l, 1, Version)
 	c.order[0].conns[Bulk].met = true
-	c.need(c.order[0], "r#0", donor{ctx: crdt.Context{Epoch: 1, Anchor: 1, Floor: 9}}, true)
+	c.repair.need(c.order[0], "r#0", donor{ctx: crdt.Context{Epoch: 1, Anchor: 1, Floor: 9}}, true)
 	wants, now := until(c, 1_001, 50)
 	if !slices.Equal(wants, []string{"1 r#0 0"}) {
 		t.Fatalf("asked %v, want a delta", wants)
 	}
-	c.Step(now+5, Received{Conn: 2, Data: encodeFrame(Version, kindSlots, 2, c.slotsBody(&crdt.Delta{Stream: "r#0"}, flagAnswer, 0))})
+	c.Step(now+5, Received{Conn: 2, Data: encodeFrame(Version, kindSlots, 2, c.cursor.slotsBody(&crdt.Delta{Stream: "r#0"}, flagAnswer, 0))})
 	if wants, _ = until(c, now+6, 2_000); !slices.Equal(wants, []string{"1 r#0 1"}) {
 		t.Errorf("after an answer that brought nothing asked %v, want a snapshot", wants)
 	}
@@ -205,7 +205,7 @@ func TestADonorThatDoesNotAnswerIsNotAskedAgain(t *testing.T) {
 		}
 		for _, p := range c.order {
 			p.conns[Bulk].met = true
-			c.need(p, id, donor{ctx: crdt.Context{Epoch: 1, Anchor: 1, Floor: 9}}, true)
+			c.repair.need(p, id, donor{ctx: crdt.Context{Epoch: 1, Anchor: 1, Floor: 9}}, true)
 		}
 		first, now := until(c, 1_001, 50)
 		second, _ := until(c, now+1, 8_000)
@@ -234,7 +234,7 @@ func TestScrapesUnderWayOnABrokenConnectionAreToldAgain(t *testing.T) {
 	}
 	c.Step(3_100, Disconnected{Conn: 1})
 	c.Step(3_110, Connected{Conn: 9, Class: Fast})
-	other := &Core{cfg: Config{Self: p.id, MinVersion: 1, MaxVersion: Version}}
+	other := assemble(&base{cfg: Config{Self: p.id, MinVersion: 1, MaxVersion: Version}})
 	hello := Received{Conn: 9, Data: encodeFrame(1, kindHello, 1, other.helloBody(&conn{id: 9, class: Fast}))}
 	if !tells(c.Step(3_120, hello)) {
 		t.Error("a new connection does not begin with the scrapes")
@@ -253,7 +253,7 @@ func TestBasesThatBeganApartAreNoDivergence(t *testing.T) {
 		l := newLab()
 		c := among(t, l, 1, Version)
 		l.ctx = crdt.Context{Epoch: 1, Anchor: 1, Floor: 9}
-		c.compare(c.order[0], "r#0", &crdt.Digest{Context: theirs, Base: crdt.Sum{Count: 5}})
+		c.digests.compare(c.order[0], "r#0", &crdt.Digest{Context: theirs, Base: crdt.Sum{Count: 5}})
 		if got, want := c.stats.Divergences, name == "the same batches"; (got == 1) != want || got > 1 {
 			t.Errorf("%s: %d divergences", name, got)
 		}

@@ -25,7 +25,7 @@ type refusal struct {
 	reason string
 }
 
-func (c *Core) helloBody(cn *conn) []byte {
+func (c *base) helloBody(cn *conn) []byte {
 	b := c.newBody(64 + len(c.cfg.Label) + len(c.cfg.Name))
 	b = append(b, byte(cn.class), c.cfg.MinVersion, c.cfg.MaxVersion)
 	b = append(b, c.cfg.Self[:]...)
@@ -48,7 +48,7 @@ func decodeHello(r *reader) (h hello, err error) {
 }
 
 // hello decides whether to talk to whoever is at the other end.
-func (c *Core) hello(cn *conn, r *reader) error {
+func (c *neighbours) hello(cn *conn, r *reader) error {
 	h, err := decodeHello(r)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ const (
 var objections = []string{otherLabel, otherPrint, otherVersion}
 
 // objection names the reason to refuse a hello, if any.
-func (c *Core) objection(h hello) string {
+func (c *neighbours) objection(h hello) string {
 	switch {
 	case h.label != c.cfg.Label:
 		return otherLabel
@@ -122,7 +122,7 @@ func (c *Core) objection(h hello) string {
 }
 
 // refuse hangs up and says so, once per peer and cause.
-func (c *Core) refuse(cn *conn, id crdt.PeerID, reason, detail string) {
+func (c *neighbours) refuse(cn *conn, id crdt.PeerID, reason, detail string) {
 	c.stats.Refused[reason]++
 	k := refusal{peer: id, reason: reason}
 	words := cmp.Or(detail, reason)
@@ -145,14 +145,14 @@ func (c *Core) refuse(cn *conn, id crdt.PeerID, reason, detail string) {
 // load table, operator intent and a digest on the fast one, with whole tables,
 // so that nothing that was told on an earlier one is missed; what is owed on the
 // bulk one.
-func (c *Core) greeted(cn *conn, p *peer) {
+func (c *neighbours) greeted(cn *conn, p *peer) {
 	if cn.class == Fast {
-		c.sendFullLoads(p)
-		c.sendIntents(p, c.state.Intents())
-		c.sendDigest(p)
+		c.loads.sendFullLoads(p)
+		c.intents.sendIntents(p, c.state.Intents())
+		c.digests.sendDigest(p)
 	} else {
 		cn.ackDue = c.now // wants wait for it
 	}
-	c.pump(p)
+	c.cursor.pump(p)
 	c.wake(c.now)
 }

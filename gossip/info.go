@@ -80,7 +80,7 @@ func (c *Core) info(p *peer) PeerInfo {
 }
 
 // ackAge is the age of the oldest slot that p has not acknowledged.
-func (c *Core) ackAge(p *peer) (age int64) {
+func (c *base) ackAge(p *peer) (age int64) {
 	for _, o := range p.owed {
 		if !o.empty() {
 			age = max(age, c.now-o.since)
@@ -169,7 +169,7 @@ func newStats() Stats {
 // Stats returns a copy of the counters.
 func (c *Core) Stats() Stats {
 	s := c.stats
-	s.Divergent, s.Pulls, s.StagedBytes = len(c.divergent), len(c.pulls), c.staged
+	s.Divergent, s.Pulls, s.StagedBytes = len(c.digests.divergent), len(c.repair.pulls), c.repair.staged
 	s.Sent, s.Received = traffic(&c.out), traffic(&c.in)
 	s.Snapshots, s.Rejected = maps.Clone(s.Snapshots), maps.Clone(s.Rejected)
 	s.Refused, s.Dropped = maps.Clone(s.Refused), maps.Clone(s.Dropped)

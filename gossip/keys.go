@@ -7,27 +7,6 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 )
 
-// hinter is a State that knows keys of blocks which are no facts, learned from
-// answers. A State need not be one.
-type hinter interface {
-	// Hints lists such keys of a stream's incarnation, a bounded number.
-	Hints(id crdt.StreamID, epoch uint64) []crdt.Hint
-}
-
-// keyer is a State whose facts may lack keys that another peer has: a key is
-// learned from the parent, and who heard of both in another order, or of the
-// parent by an answer, may have linked what this peer could not. A State need
-// not be one.
-type keyer interface {
-	// Unlinked lists facts without a key, at most maxAskedKeys, others next time.
-	Unlinked(id crdt.StreamID, epoch uint64) []uint64
-	// Keys tells those of the facts that have one, a bounded number.
-	Keys(id crdt.StreamID, epoch uint64, handles []uint64) []crdt.Keyed
-	// Link takes keys and reports how many facts it linked by them: none that
-	// has a key, none whose tokens say otherwise.
-	Link(id crdt.StreamID, epoch uint64, told []crdt.Keyed, nowMs int64) int
-}
-
 // maxAskedKeys bounds the facts of one keys frame.
 const maxAskedKeys = 1024
 
@@ -37,12 +16,18 @@ const (
 	keysTell
 )
 
+// keyRepair makes linked keys equal where facts are.
+type keyRepair struct {
+	*base
+	serving *serving
+}
+
 // compareKeys heals linked facts: where facts are equal and keys are not, the
 // side that linked more (of two alike the larger XOR) tells what it linked
 // them by, and each asks for the keys of facts that have none here: the other
 // knows them whatever became of the parent. It is asked again with the next
 // digest; nothing is remembered.
-func (c *Core) compareKeys(p *peer, id crdt.StreamID, mine, theirs *crdt.Digest) {
+func (c *keyRepair) compareKeys(p *peer, id crdt.StreamID, mine, theirs *crdt.Digest) {
 	ours, other := &mine.Base, &theirs.Base
 	if mine.Context.Floor != theirs.Context.Floor || ours.Linked == other.Linked && ours.KeyXOR == other.KeyXOR {
 		return
@@ -53,21 +38,20 @@ func (c *Core) compareKeys(p *peer, id crdt.StreamID, mine, theirs *crdt.Digest)
 		return
 	}
 	less := ours.Linked < other.Linked || ours.Linked == other.Linked && ours.KeyXOR < other.KeyXOR
-	if h, ok := c.state.(hinter); ok && !less {
-		if hints := h.Hints(id, mine.Context.Epoch); len(hints) > 0 {
-			c.reply(bulk, &crdt.Delta{Stream: id, Epoch: mine.Context.Epoch, Anchor: mine.Context.Anchor, Hints: hints}, 0)
+	if !less {
+		if hints := c.state.Hints(id, mine.Context.Epoch); len(hints) > 0 {
+			c.serving.reply(bulk, &crdt.Delta{Stream: id, Epoch: mine.Context.Epoch, Anchor: mine.Context.Anchor, Hints: hints}, 0)
 		}
 	}
 	c.askKeys(bulk, id, mine.Context.Epoch)
 }
 
 // askKeys asks for the keys of facts that have none here.
-func (c *Core) askKeys(bulk *conn, id crdt.StreamID, epoch uint64) {
-	k, ok := c.state.(keyer)
-	if !ok || !c.room(bulk) {
+func (c *keyRepair) askKeys(bulk *conn, id crdt.StreamID, epoch uint64) {
+	if !c.room(bulk) {
 		return
 	}
-	handles := k.Unlinked(id, epoch)
+	handles := c.state.Unlinked(id, epoch)
 	if len(handles) == 0 {
 		return
 	}
@@ -80,12 +64,11 @@ func (c *Core) askKeys(bulk *conn, id crdt.StreamID, epoch uint64) {
 }
 
 // tellKeys answers with the keys of those facts that have one here.
-func (c *Core) tellKeys(bulk *conn, id crdt.StreamID, epoch uint64, handles []uint64) {
-	k, ok := c.state.(keyer)
-	if !ok || !c.room(bulk) {
+func (c *keyRepair) tellKeys(bulk *conn, id crdt.StreamID, epoch uint64, handles []uint64) {
+	if !c.room(bulk) {
 		return
 	}
-	told := k.Keys(id, epoch, handles)
+	told := c.state.Keys(id, epoch, handles)
 	if len(told) == 0 {
 		return
 	}
@@ -101,7 +84,7 @@ func (c *Core) tellKeys(bulk *conn, id crdt.StreamID, epoch uint64, handles []ui
 	c.send(bulk, kindKeys, b, sentFrame{})
 }
 
-func (c *Core) keysBody(mode byte, id crdt.StreamID, epoch uint64, n int) []byte {
+func (c *keyRepair) keysBody(mode byte, id crdt.StreamID, epoch uint64, n int) []byte {
 	b := putString(append(c.newBody(64+8*n), mode), string(id))
 	return putU32(binary.LittleEndian.AppendUint64(b, epoch), uint32(n))
 }
@@ -148,7 +131,7 @@ func (r *reader) words(n int) []uint64 {
 
 // takeKeys answers a question, or links what was asked for and, as long as
 // answers bring news, asks for the next ones.
-func (c *Core) takeKeys(cn *conn, r *reader) error {
+func (c *keyRepair) takeKeys(cn *conn, r *reader) error {
 	f, err := decodeKeys(r)
 	if err != nil {
 		return err
@@ -158,11 +141,9 @@ func (c *Core) takeKeys(cn *conn, r *reader) error {
 		c.tellKeys(bulk, f.stream, f.epoch, f.handles)
 		return nil
 	}
-	if k, ok := c.state.(keyer); ok {
-		linked := k.Link(f.stream, f.epoch, f.told, c.now)
-		if c.stats.KeysLinked += uint64(linked); linked > 0 {
-			c.askKeys(bulk, f.stream, f.epoch)
-		}
+	linked := c.state.Link(f.stream, f.epoch, f.told, c.now)
+	if c.stats.KeysLinked += uint64(linked); linked > 0 {
+		c.askKeys(bulk, f.stream, f.epoch)
 	}
 	return nil
 }

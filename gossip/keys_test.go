@@ -42,7 +42,7 @@ func TestUnequalKeysAreTold(t *testing.T) {
 	}{{"links more", more, less, 1}, {"links less", less, more, 0}, {"links the same", more, same, 0}} {
 		c, sender := keyedCore(t, x.at), keyedCore(t, x.from)
 		var sent [][]byte
-		payload := sender.appendTables(sender.digestPage(digestLast, []crdt.StreamID{"r#0"}))
+		payload := sender.digests.appendTables(sender.digests.digestPage(digestLast, []crdt.StreamID{"r#0"}))
 		for _, e := range c.Step(1_001, Received{Conn: 1, Data: encodeFrame(1, kindDigest, 2, payload)}) {
 			if s, ok := e.(Send); ok && s.Kind == "slots" {
 				sent = append(sent, s.Data)
@@ -78,7 +78,7 @@ func TestUnequalKeysDifferInTheTally(t *testing.T) {
 	tally := func(change func(*crdt.Digest)) uint64 {
 		k := &keyed{digest: base}
 		change(&k.digest)
-		return keyedCore(t, k).tallyStreams(1).sums[0]
+		return keyedCore(t, k).tallies.tallyStreams(1).sums[0]
 	}
 	want := tally(func(*crdt.Digest) {})
 	if tally(func(d *crdt.Digest) { d.Context.LastTS = 4 }) != want {
@@ -106,7 +106,7 @@ func TestUnequalKeysDifferInTheTally(t *testing.T) {
 func TestKeysFramesBeyondBoundsAreRejected(t *testing.T) {
 	frame := func(mode byte, n uint32, rest int) []byte {
 		c := keyedCore(t, &keyed{})
-		b := c.keysBody(mode, "r#0", 5, 0)
+		b := c.keys.keysBody(mode, "r#0", 5, 0)
 		return append(putU32(b[:len(b)-4], n), make([]byte, rest)...)
 	}
 	for name, x := range map[string]struct {

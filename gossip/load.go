@@ -12,7 +12,7 @@ const loadsPerFrame = 4096
 // loadChanged plans a load frame: a dispatch goes at once unless one went
 // within the last ms, anything else within 10 ms; in a mesh of more than 16
 // peers both wait longer, so that frames to all stay as few as 15 peers get.
-func (c *Core) loadChanged(urgent bool) {
+func (c *loads) loadChanged(urgent bool) {
 	due := c.now + dirtyMs*c.crowd()
 	if urgent {
 		due = max(c.now, c.loadSent+urgentMs*c.crowd())
@@ -28,14 +28,14 @@ func (c *Core) loadChanged(urgent bool) {
 }
 
 // flushLoads sends what is dirty to all.
-func (c *Core) flushLoads() {
+func (c *loads) flushLoads() {
 	c.loadDue, c.loadSent = 0, c.now
-	c.loads = c.state.OwnLoads(c.loads[:0], true)
-	if len(c.loads) > 0 { // all hear from this peer now
+	c.scratch = c.state.OwnLoads(c.scratch[:0], true)
+	if len(c.scratch) > 0 { // all hear from this peer now
 		c.heartbeatDue = c.now + heartbeatMs
 		c.wake(c.heartbeatDue)
 	}
-	for loads := range slices.Chunk(c.loads, loadsPerFrame) {
+	for loads := range slices.Chunk(c.scratch, loadsPerFrame) {
 		body := crdt.AppendLoads(append(c.newBody(64*len(loads)), 0), loads)
 		for _, p := range c.order {
 			c.sendLoads(p, body)
@@ -45,7 +45,7 @@ func (c *Core) flushLoads() {
 
 // sendLoads sends a load frame unless the peer does not keep up; then the
 // whole table follows once it does.
-func (c *Core) sendLoads(p *peer, body []byte) {
+func (c *loads) sendLoads(p *peer, body []byte) {
 	fast := p.conns[Fast]
 	switch {
 	case fast == nil:
@@ -59,7 +59,7 @@ func (c *Core) sendLoads(p *peer, body []byte) {
 }
 
 // sendFullLoads sends all own registers, absolute.
-func (c *Core) sendFullLoads(p *peer) {
+func (c *loads) sendFullLoads(p *peer) {
 	fast := p.conns[Fast]
 	if fast == nil {
 		return
@@ -74,7 +74,7 @@ func (c *Core) sendFullLoads(p *peer) {
 }
 
 // loadFrame joins a peer's own registers; an empty frame says it is alive.
-func (c *Core) loadFrame(cn *conn, r *reader) error {
+func (c *loads) loadFrame(cn *conn, r *reader) error {
 	r.u8() // flags: 1 means the whole table; absolute values need no difference
 	loads, err := readLoads(r)
 	if err != nil {

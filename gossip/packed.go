@@ -46,7 +46,7 @@ func (k *parcel) empty() bool { return len(k.delta.Slots) == 0 && len(k.delta.Lo
 // pushPacked cuts one frame of what p is owed, of as many streams as fit. It is
 // never too long to send, or what it names would stay unknown: one batch alone
 // may be longer than SlotsBytes, and no batch is over crdt.MaxSlotBytes.
-func (c *Core) pushPacked(p *peer, bulk *conn) {
+func (c *cursor) pushPacked(p *peer, bulk *conn) {
 	var held []sentPart
 	var cuts []*parcel
 	size := 0
@@ -82,7 +82,7 @@ func (c *Core) pushPacked(p *peer, bulk *conn) {
 }
 
 // section appends what a cut holds.
-func (c *Core) section(b []byte, bulk *conn, id crdt.StreamID, k *parcel) []byte {
+func (c *cursor) section(b []byte, bulk *conn, id crdt.StreamID, k *parcel) []byte {
 	at := len(b)
 	b, x := bulk.names.put(append(b, 0), id)
 	if x.epoch != k.epoch || x.anchor != k.anchor {
@@ -105,7 +105,7 @@ func (o *owed) settle(k *parcel) {
 }
 
 // parcelOf returns one frame's worth of what is owed of a stream.
-func (c *Core) parcelOf(id crdt.StreamID, o *owed) *parcel {
+func (c *cursor) parcelOf(id crdt.StreamID, o *owed) *parcel {
 	if k := c.cache[id]; k.is(o) {
 		return k
 	}
@@ -128,7 +128,7 @@ func (c *Core) parcelOf(id crdt.StreamID, o *owed) *parcel {
 }
 
 // packedFrame joins pushes, section by section.
-func (c *Core) packedFrame(cn *conn, r *reader) error {
+func (c *cursor) packedFrame(cn *conn, r *reader) error {
 	for range min(r.uvarint(), uint64(len(r.b))) {
 		d, age, err := takeSection(&cn.told, r)
 		if err != nil {

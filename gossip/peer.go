@@ -62,7 +62,7 @@ type Traffic struct{ Frames, Bytes uint64 }
 
 // peerFor returns the record of a peer, made if need be; nil if there is no
 // room for one more.
-func (c *Core) peerFor(id crdt.PeerID) *peer {
+func (c *neighbours) peerFor(id crdt.PeerID) *peer {
 	if p := c.peers[id]; p != nil {
 		return p
 	}
@@ -91,7 +91,7 @@ func (p *peer) answers() bool { return p.both() && p.conns[Bulk].met }
 // too if no connection came within dialLaterMs, and at once if the peer was
 // turned away while it counted as down: it saw the end of a partition first,
 // and waits before it tries again.
-func (c *Core) memberUp(ev MemberUp) {
+func (c *neighbours) memberUp(ev MemberUp) {
 	if ev.Peer == c.cfg.Self {
 		return
 	}
@@ -121,7 +121,7 @@ func (c *Core) memberUp(ev MemberUp) {
 // heard while membership declares it failed stays until it is silent: membership
 // judges by a few packets, and on machines that are busy it took thousands of
 // living peers for dead, of which each cost two handshakes more.
-func (c *Core) memberDown(ev MemberDown) {
+func (c *neighbours) memberDown(ev MemberDown) {
 	if ev.Peer == c.cfg.Self {
 		return
 	}
@@ -139,11 +139,11 @@ func (c *Core) memberDown(ev MemberDown) {
 
 // hears reports whether p spoke to this peer lately. Membership declares nobody
 // failed who was silent for less than 4 s, so who died is not heard any more.
-func (c *Core) hears(p *peer) bool { return p.conns[Fast] != nil && c.viewAge(p) < heardMs }
+func (c *neighbours) hears(p *peer) bool { return p.conns[Fast] != nil && c.viewAge(p) < heardMs }
 
 // bury forgets a peer that is down, and does not listen to it until membership
 // says that it is up.
-func (c *Core) bury(p *peer) {
+func (c *neighbours) bury(p *peer) {
 	c.markGone(p.id)
 	p.member = false
 	for _, cn := range p.conns {
@@ -156,7 +156,7 @@ func (c *Core) bury(p *peer) {
 
 // markGone remembers that membership declared a peer down, so that a late
 // connection does not bring it back.
-func (c *Core) markGone(id crdt.PeerID) {
+func (c *neighbours) markGone(id crdt.PeerID) {
 	if len(c.gone) >= c.lim.Peers {
 		for old, g := range c.gone {
 			if c.now-g.at > goneMs {
@@ -176,7 +176,7 @@ type gone struct {
 }
 
 // forget drops a peer's record.
-func (c *Core) forget(p *peer) {
+func (c *neighbours) forget(p *peer) {
 	if p.dead {
 		return
 	}
@@ -189,9 +189,9 @@ func (c *Core) forget(p *peer) {
 		}
 	}
 	c.state.DropLoads(p.id)
-	c.stopSending(p)
-	c.dropDonor(p)
-	c.askAgain(p, Bulk)
-	c.clearDivergence(p.id)
+	c.serving.stopSending(p)
+	c.repair.dropDonor(p)
+	c.repair.askAgain(p, Bulk)
+	c.digests.clearDivergence(p.id)
 	c.wake(c.now)
 }

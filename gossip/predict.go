@@ -14,8 +14,14 @@ const (
 	bucketsPerRound     = 64     // repaired in one digest
 )
 
+// predictions tells, takes and repairs predicted blocks.
+type predictions struct {
+	*base
+	predictDue int64
+}
+
 // predicted plans to send waiting predictions.
-func (c *Core) predicted() {
+func (c *predictions) predicted() {
 	if c.predictDue == 0 {
 		c.predictDue = c.now + predictMs
 		c.wake(c.predictDue)
@@ -24,7 +30,7 @@ func (c *Core) predicted() {
 
 // flushPredictions sends what is waiting to all whose bulk connection has
 // room; the others are repaired by the sums of the digest.
-func (c *Core) flushPredictions() {
+func (c *predictions) flushPredictions() {
 	c.predictDue = 0
 	for range predictionFrames {
 		ps := c.state.OwnPredictions(nil, predictionsPerFrame)
@@ -39,14 +45,14 @@ func (c *Core) flushPredictions() {
 	c.predicted()
 }
 
-func (c *Core) sendPredictions(p *peer, body []byte) {
+func (c *predictions) sendPredictions(p *peer, body []byte) {
 	if bulk := p.conns[Bulk]; c.room(bulk) {
 		c.send(bulk, kindPredict, body, sentFrame{})
 	}
 }
 
 // predictFrame joins predictions. Nobody relays them.
-func (c *Core) predictFrame(_ *conn, r *reader) error {
+func (c *predictions) predictFrame(_ *conn, r *reader) error {
 	ps, err := readPredictions(r)
 	if err != nil {
 		return fmt.Errorf("predictions: %w", err)
@@ -63,7 +69,7 @@ type bucketKey struct {
 
 // closedSums are the sums of buckets that nobody writes to any more: in the
 // current one something is always on its way.
-func (c *Core) closedSums() []crdt.PredictionSum {
+func (c *predictions) closedSums() []crdt.PredictionSum {
 	all := c.state.PredictionSums(c.now)
 	out := all[:0:0]
 	for _, s := range all {
@@ -75,16 +81,16 @@ func (c *Core) closedSums() []crdt.PredictionSum {
 }
 
 // closed reports whether a bucket is over for long enough. Far ones are not.
-func (c *Core) closed(bucket int64) bool { return bucket < (c.wall()-closedMs)/bucketMs }
+func (c *predictions) closed(bucket int64) bool { return bucket < (c.wall()-closedMs)/bucketMs }
 
 // comparePredictions sends p the entries of every bucket in which it has
 // others; its own come when it sees our sums.
-func (c *Core) comparePredictions(p *peer, theirs []crdt.PredictionSum) {
+func (c *predictions) comparePredictions(p *peer, theirs []crdt.PredictionSum) {
 	c.repairPredictions(p, c.closedSums(), theirs)
 }
 
 // repairPredictions is comparePredictions for some of our sums.
-func (c *Core) repairPredictions(p *peer, ours, theirs []crdt.PredictionSum) {
+func (c *predictions) repairPredictions(p *peer, ours, theirs []crdt.PredictionSum) {
 	have := make(map[bucketKey]crdt.PredictionSum, len(theirs))
 	for _, s := range theirs {
 		have[bucketKey{s.Space, s.Bucket}] = s

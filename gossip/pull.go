@@ -43,8 +43,19 @@ type donor struct {
 // maxStages bounds the streams being staged at a time.
 const maxStages = 4
 
+// repair gets what this peer lacks: from whom, in which order, by slots or by
+// snapshot, and puts snapshots together.
+type repair struct {
+	*base
+	cursor    *cursor
+	readiness *readiness
+	pulls     map[crdt.StreamID]*pull
+	pullOrder []*pull // by stream
+	staged    int     // bytes of snapshots being received
+}
+
 // pullOf returns the pull of a stream, made if need be.
-func (c *Core) pullOf(id crdt.StreamID, wait int64) *pull {
+func (c *repair) pullOf(id crdt.StreamID, wait int64) *pull {
 	if pl := c.pulls[id]; pl != nil {
 		return pl
 	}
@@ -58,7 +69,7 @@ func (c *Core) pullOf(id crdt.StreamID, wait int64) *pull {
 
 func byStream(a, b *pull) int { return strings.Compare(string(a.stream), string(b.stream)) }
 
-func (c *Core) endPull(pl *pull) {
+func (c *repair) endPull(pl *pull) {
 	c.unask(pl)
 	c.unstage(pl)
 	delete(c.pulls, pl.stream)
@@ -68,7 +79,7 @@ func (c *Core) endPull(pl *pull) {
 }
 
 // need notes that p knows more of a stream.
-func (c *Core) need(p *peer, id crdt.StreamID, d donor, fresh bool) *pull {
+func (c *repair) need(p *peer, id crdt.StreamID, d donor, fresh bool) *pull {
 	wait := int64(wantMs)
 	if fresh {
 		wait = 0 // nothing is on its way to a peer that never heard of it
@@ -99,11 +110,11 @@ func (pl *pull) dropDonor(p *peer) {
 
 // dropDonor takes a peer out of all pulls. To one that joins, what such a donor
 // told is then as unknown as if it had not been heard.
-func (c *Core) dropDonor(p *peer) {
+func (c *repair) dropDonor(p *peer) {
 	for _, pl := range c.pullOrder {
 		if pl.donorIndex(p) >= 0 {
 			pl.dropDonor(p)
-			p.digested = p.digested && c.ready.joined
+			p.digested = p.digested && c.readiness.ready.joined
 			c.again(pl, 0)
 		}
 	}
@@ -112,7 +123,7 @@ func (c *Core) dropDonor(p *peer) {
 // askAgain takes back what was asked of p when a connection of a class ended,
 // so that it is asked at once of another donor, or of p over its next one. A
 // snapshot that is coming comes on the bulk one.
-func (c *Core) askAgain(p *peer, class Class) {
+func (c *repair) askAgain(p *peer, class Class) {
 	for _, pl := range c.pullOrder {
 		if pl.asked == p && (class == Bulk || pl.stage == nil) {
 			c.unask(pl)
@@ -123,7 +134,7 @@ func (c *Core) askAgain(p *peer, class Class) {
 }
 
 // canAsk looks again at the pulls that wait for a donor to be asked.
-func (c *Core) canAsk() {
+func (c *repair) canAsk() {
 	for _, pl := range c.pullOrder {
 		if pl.waits {
 			c.again(pl, 0)
@@ -132,7 +143,7 @@ func (c *Core) canAsk() {
 }
 
 // again looks at a pull after wait ms.
-func (c *Core) again(pl *pull, wait int64) {
+func (c *repair) again(pl *pull, wait int64) {
 	pl.due, pl.waits = c.now+wait, false
 	c.wake(pl.due)
 }
@@ -140,7 +151,7 @@ func (c *Core) again(pl *pull, wait int64) {
 // backoff is the wait after tries wants that brought nothing.
 func (pl *pull) backoff() int64 { return min(int64(retryMs)<<min(pl.tries, 10), maxRetryMs) }
 
-func (c *Core) unask(pl *pull) {
+func (c *repair) unask(pl *pull) {
 	if pl.asked != nil {
 		pl.asked.wants = max(0, pl.asked.wants-1)
 		pl.asked, pl.patient = nil, false
@@ -148,14 +159,14 @@ func (c *Core) unask(pl *pull) {
 }
 
 // noteHoles starts a pull for the holes of a context.
-func (c *Core) noteHoles(id crdt.StreamID, ctx *crdt.Context) {
+func (c *repair) noteHoles(id crdt.StreamID, ctx *crdt.Context) {
 	if len(holes(ctx)) > 0 {
 		c.pullOf(id, wantMs)
 	}
 }
 
 // work moves every pull that is due.
-func (c *Core) work() {
+func (c *repair) work() {
 	for i := 0; i < len(c.pullOrder); {
 		pl := c.pullOrder[i]
 		if pl.due <= c.now {
@@ -169,7 +180,7 @@ func (c *Core) work() {
 }
 
 // workOn decides the next move of one pull.
-func (c *Core) workOn(pl *pull) {
+func (c *repair) workOn(pl *pull) {
 	if c.waiting(pl) {
 		return
 	}
@@ -195,7 +206,7 @@ func (c *Core) workOn(pl *pull) {
 
 // waiting reports whether an answer, a snapshot or its join is still awaited,
 // and gives up what takes too long.
-func (c *Core) waiting(pl *pull) bool {
+func (c *repair) waiting(pl *pull) bool {
 	switch {
 	case pl.joining:
 		c.again(pl, stageMs)
@@ -233,7 +244,7 @@ func (c *Core) waiting(pl *pull) bool {
 
 // askDonor asks the least busy donor, so that different streams come from
 // different donors in parallel.
-func (c *Core) askDonor(pl *pull, mine *crdt.Context) {
+func (c *repair) askDonor(pl *pull, mine *crdt.Context) {
 	var best *peer
 	ties, wait := 0, int64(wantMs)
 	for _, d := range pl.donors {
@@ -261,7 +272,7 @@ func (c *Core) askDonor(pl *pull, mine *crdt.Context) {
 	}
 }
 
-func (c *Core) stages() (n int) {
+func (c *repair) stages() (n int) {
 	for _, pl := range c.pullOrder {
 		if pl.stage != nil || pl.whole && pl.asked != nil {
 			n++
@@ -272,7 +283,7 @@ func (c *Core) stages() (n int) {
 
 // askRound asks every live peer in turn for holes that no digest covers; when
 // all of them answered, nobody has the slots.
-func (c *Core) askRound(pl *pull, mine *crdt.Context, h spans) {
+func (c *repair) askRound(pl *pull, mine *crdt.Context, h spans) {
 	if pl.denied == nil || !h.within(pl.holes) {
 		pl.denied = make(map[crdt.PeerID]bool)
 	}
@@ -305,7 +316,7 @@ const (
 	wantSnapshot
 )
 
-func (c *Core) ask(pl *pull, p *peer, mine *crdt.Context) {
+func (c *repair) ask(pl *pull, p *peer, mine *crdt.Context) {
 	mode := byte(wantDelta)
 	if pl.whole {
 		mode = wantSnapshot
@@ -319,7 +330,7 @@ func (c *Core) ask(pl *pull, p *peer, mine *crdt.Context) {
 }
 
 // learned follows up a slots frame: holes, forgotten streams, answers.
-func (c *Core) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outcome) {
+func (c *repair) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outcome) {
 	if out.Overflow {
 		c.need(p, id, donor{blind: true}, true).whole = true
 	}
@@ -350,14 +361,14 @@ func (c *Core) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outcome
 }
 
 // silence leaves a stream alone that the state does not take.
-func (c *Core) silence(pl *pull) {
+func (c *repair) silence(pl *pull) {
 	pl.donors, pl.whole, pl.heal = nil, false, false
 	pl.mute = c.now + brokenMs
 	c.again(pl, brokenMs)
 }
 
 // answered judges a complete answer from the ring.
-func (c *Core) answered(pl *pull, p *peer) {
+func (c *repair) answered(pl *pull, p *peer) {
 	c.unask(pl)
 	mine := c.digestOf(pl.stream).Context
 	if !sameContext(&mine, &pl.before) {

@@ -32,7 +32,21 @@ type fillDue struct {
 // maxArrived bounds the spans remembered of what owners sent.
 const maxArrived = 64
 
-func (c *Core) localOf(id crdt.StreamID) *local {
+// cursor sends each peer the slots it lacks, and takes those that come.
+type cursor struct {
+	*base
+	digests   *digests
+	serving   *serving
+	readiness *readiness
+	repair    *repair
+	streams   map[crdt.StreamID]*local
+	fills     []fillDue                 // second owner's slots, by time
+	cache     map[crdt.StreamID]*parcel // of this Step
+	pushDue   int64                     // when own slots must go; 0 none wait
+	pushedAt  int64
+}
+
+func (c *cursor) localOf(id crdt.StreamID) *local {
 	l := c.streams[id]
 	if l == nil {
 		l = &local{}
@@ -51,7 +65,7 @@ func (l *local) at(epoch uint64) bool {
 
 // ingested sends own slots on: the first owner at once, the second what has
 // not come from the first within 50 ms.
-func (c *Core) ingested(ev Ingested) {
+func (c *cursor) ingested(ev Ingested) {
 	l := c.localOf(ev.Stream)
 	if !l.at(ev.Epoch) {
 		return
@@ -73,24 +87,24 @@ func (c *Core) ingested(ev Ingested) {
 		c.wake(c.now + fillMs)
 	}
 	if d, ok := c.state.Digest(ev.Stream); ok {
-		c.noteHoles(ev.Stream, &d.Context)
+		c.repair.noteHoles(ev.Stream, &d.Context)
 	}
 }
 
 // opened tells all peers at once of an incarnation of which no slot came yet:
 // what they hold of the one before is gone. Who misses it learns of it by digest.
-func (c *Core) opened(ev Ingested) {
+func (c *cursor) opened(ev Ingested) {
 	d := crdt.Delta{Stream: ev.Stream, Epoch: ev.Epoch}
 	for _, p := range c.order {
 		if bulk := p.conns[Bulk]; bulk != nil {
-			c.reply(bulk, &d, 0)
+			c.serving.reply(bulk, &d, 0)
 		}
 	}
 }
 
 // planPush sends what is owed at once, or with what comes within pushMs of the
 // last push: under load a frame then carries slots of many streams.
-func (c *Core) planPush() {
+func (c *cursor) planPush() {
 	if c.now >= c.pushedAt+pushMs {
 		c.pushAll()
 		return
@@ -99,13 +113,13 @@ func (c *Core) planPush() {
 	c.wake(c.pushDue)
 }
 
-func (c *Core) pushAll() {
+func (c *cursor) pushAll() {
 	c.pushDue, c.pushedAt = 0, c.now
 	c.pumpAll()
 }
 
 // fillIn owes what the first owner did not send in time.
-func (c *Core) fillIn() {
+func (c *cursor) fillIn() {
 	i := 0
 	for ; i < len(c.fills) && c.fills[i].at <= c.now; i++ {
 		l := c.streams[c.fills[i].stream]
@@ -126,7 +140,7 @@ func (c *Core) fillIn() {
 
 // owe notes for every peer what it is to be sent, without what some owner has
 // sent to all already.
-func (c *Core) owe(id crdt.StreamID, l *local, f fill) {
+func (c *cursor) owe(id crdt.StreamID, l *local, f fill) {
 	f.slots, f.lost = f.slots.minus(l.arrived), f.lost.minus(l.lost)
 	if len(f.slots) == 0 && len(f.lost) == 0 {
 		return
@@ -136,7 +150,7 @@ func (c *Core) owe(id crdt.StreamID, l *local, f fill) {
 	}
 }
 
-func (c *Core) oweTo(p *peer, id crdt.StreamID, f fill) {
+func (c *cursor) oweTo(p *peer, id crdt.StreamID, f fill) {
 	o := p.owed[id]
 	switch {
 	case o == nil:
@@ -157,7 +171,7 @@ func (c *Core) oweTo(p *peer, id crdt.StreamID, f fill) {
 }
 
 // reowe puts back what a broken bulk connection had not got acknowledged.
-func (c *Core) reowe(p *peer, cn *conn) {
+func (c *cursor) reowe(p *peer, cn *conn) {
 	for i := range cn.inflight {
 		for _, f := range cn.inflight[i].parts {
 			c.oweTo(p, f.stream, fill{epoch: f.epoch, slots: f.slots, lost: f.lost, received: f.since})
@@ -168,7 +182,7 @@ func (c *Core) reowe(p *peer, cn *conn) {
 
 // arrived takes what an owner sent to all off everybody's list: nobody
 // relays it (I4).
-func (c *Core) arrived(id crdt.StreamID, d *crdt.Delta) {
+func (c *cursor) arrived(id crdt.StreamID, d *crdt.Delta) {
 	l := c.localOf(id)
 	if d.Epoch > l.epoch && c.digestOf(id).Context.Epoch != d.Epoch {
 		return // the state did not take that incarnation
@@ -192,7 +206,7 @@ func (p *peer) settle(id crdt.StreamID, epoch uint64, slots, lost spans) {
 	}
 }
 
-func (c *Core) pumpAll() {
+func (c *cursor) pumpAll() {
 	for _, p := range c.order {
 		c.pump(p)
 	}
@@ -200,7 +214,7 @@ func (c *Core) pumpAll() {
 
 // pump sends on the bulk connection while its window allows: own slots first,
 // then answers to wants, then pieces of snapshots.
-func (c *Core) pump(p *peer) {
+func (c *cursor) pump(p *peer) {
 	bulk := p.conns[Bulk]
 	for c.pushDue <= c.now && c.room(bulk) && len(p.queue) > 0 {
 		c.pushPacked(p, bulk)
@@ -208,10 +222,10 @@ func (c *Core) pump(p *peer) {
 	for c.room(bulk) && len(p.asks) > 0 {
 		a := p.asks[0]
 		p.asks = p.asks[1:]
-		c.answer(p, bulk, a)
+		c.serving.answer(p, bulk, a)
 	}
 	for c.room(bulk) && bulk.piece < c.lim.SnapshotBytes && len(p.sending) > 0 {
-		c.sendPiece(p, bulk)
+		c.serving.sendPiece(p, bulk)
 	}
 }
 
@@ -221,7 +235,7 @@ const (
 	flagLater              // an answer without content: a snapshot follows
 )
 
-func (c *Core) slotsBody(d *crdt.Delta, flags uint8, age int64) []byte {
+func (c *cursor) slotsBody(d *crdt.Delta, flags uint8, age int64) []byte {
 	size := 64
 	for i := range d.Slots {
 		size += 32 + len(d.Slots[i].Body)
@@ -232,7 +246,7 @@ func (c *Core) slotsBody(d *crdt.Delta, flags uint8, age int64) []byte {
 }
 
 // slotsFrame joins slots and learns from them.
-func (c *Core) slotsFrame(cn *conn, r *reader) error {
+func (c *cursor) slotsFrame(cn *conn, r *reader) error {
 	flags, age := r.u8(), int64(r.u32())
 	d, err := readDelta(r)
 	if err != nil {
@@ -246,7 +260,7 @@ func (c *Core) slotsFrame(cn *conn, r *reader) error {
 }
 
 // slotsCame joins what came of one stream and learns from it.
-func (c *Core) slotsCame(cn *conn, d *crdt.Delta, flags uint8, age int64) {
+func (c *cursor) slotsCame(cn *conn, d *crdt.Delta, flags uint8, age int64) {
 	p := cn.peer
 	var out crdt.Outcome
 	if len(d.Slots) > 0 || len(d.Lost) > 0 || len(d.Hints) > 0 || d.Epoch > c.digestOf(d.Stream).Context.Epoch {
@@ -263,23 +277,23 @@ func (c *Core) slotsCame(cn *conn, d *crdt.Delta, flags uint8, age int64) {
 	} else {
 		p.settle(d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost)
 	}
-	c.learned(p, d.Stream, flags, &out)
+	c.repair.learned(p, d.Stream, flags, &out)
 }
 
 // observe reports how long a slot took from an owner's receipt to here.
-func (c *Core) observe(p *peer, ms int64) {
+func (c *cursor) observe(p *peer, ms int64) {
 	c.emit(Observed{Peer: p.id, DelayMs: float64(ms)})
 	if ms > behindMs {
-		c.ready.lateAt = c.now
+		c.readiness.ready.lateAt = c.now
 		c.wake(c.now)
 	}
 }
 
 // wants reports whether this peer wants to know a stream.
-func (c *Core) wants(id crdt.StreamID) bool { return c.cfg.Wants == nil || c.cfg.Wants(id) }
+func (c *base) wants(id crdt.StreamID) bool { return c.cfg.Wants == nil || c.cfg.Wants(id) }
 
 // admits bounds the streams that the network may open.
-func (c *Core) admits(id crdt.StreamID) bool {
+func (c *cursor) admits(id crdt.StreamID) bool {
 	if !c.wants(id) {
 		c.stats.Dropped["unwanted"]++
 		return false
@@ -301,25 +315,25 @@ func (c *Core) admits(id crdt.StreamID) bool {
 // forgetUnwanted drops what is remembered of streams that this peer does not
 // want to know any more, and what was asked of them: a peer that joins would
 // wait for the answer. O(streams).
-func (c *Core) forgetUnwanted() {
+func (c *cursor) forgetUnwanted() {
 	if c.cfg.Wants == nil {
 		return
 	}
-	for _, pl := range slices.Clone(c.pullOrder) {
+	for _, pl := range slices.Clone(c.repair.pullOrder) {
 		if !pl.joining && !c.wants(pl.stream) {
-			c.endPull(pl)
+			c.repair.endPull(pl)
 		}
 	}
 	for id, l := range c.streams {
 		if len(l.fills) == 0 && !c.wants(id) {
 			delete(c.streams, id)
-			delete(c.divergent, id)
+			delete(c.digests.divergent, id)
 		}
 	}
 }
 
 // pruneStreams drops the records of streams that the state has forgotten.
-func (c *Core) pruneStreams() {
+func (c *cursor) pruneStreams() {
 	for id, l := range c.streams {
 		if _, ok := c.state.Digest(id); !ok && len(l.fills) == 0 {
 			delete(c.streams, id)

@@ -1,5 +1,9 @@
 package gossip
 
+import (
+	"github.com/banyan-llm/banyan/crdt"
+)
+
 // ready is whether this peer may serve: it knows what its donors announced and
 // does not fall behind.
 type ready struct {
@@ -15,11 +19,21 @@ const (
 	snapshotsMax = 3     // of one stream within a minute
 )
 
+// readiness judges whether this peer is caught up.
+type readiness struct {
+	*base
+	cursor  *cursor
+	digests *digests
+	repair  *repair
+	ready   ready
+	snapped []crdt.StreamID // streams joined by snapshot within the last minute
+}
+
 // Ready reports whether this peer is caught up, and why or why not.
-func (c *Core) Ready() (ok bool, why string) { return c.ready.ok, c.ready.reason }
+func (c *Core) Ready() (ok bool, why string) { return c.readiness.ready.ok, c.readiness.ready.reason }
 
 // checkReady says so when readiness or its reason changes.
-func (c *Core) checkReady() {
+func (c *readiness) checkReady() {
 	ok, why := c.judge()
 	if r := &c.ready; !r.said || r.ok != ok || r.reason != why {
 		r.said, r.ok, r.reason = true, ok, why
@@ -27,7 +41,7 @@ func (c *Core) checkReady() {
 	}
 }
 
-func (c *Core) judge() (bool, string) {
+func (c *readiness) judge() (bool, string) {
 	if !c.ready.joined {
 		ok, why := c.judgeJoin()
 		if !ok {
@@ -51,7 +65,7 @@ func (c *Core) judge() (bool, string) {
 // unknown and name the engines' incarnations anew. A member out of reach may be
 // what is left of the mesh, also one that says it is not ready: it is waited for
 // as long as nobody who has joined tells what it knew.
-func (c *Core) judgeJoin() (bool, string) {
+func (c *readiness) judgeJoin() (bool, string) {
 	age := c.now - c.startAt
 	if age >= c.cfg.JoinBound {
 		c.stats.JoinsBounded++
@@ -90,10 +104,10 @@ func (c *Core) judgeJoin() (bool, string) {
 }
 
 // tellJoined tells those that join as well what this peer knows by now.
-func (c *Core) tellJoined() {
+func (c *readiness) tellJoined() {
 	for _, p := range c.order {
 		if p.digested && !p.joined {
-			c.sendDigest(p)
+			c.digests.sendDigest(p)
 		}
 	}
 }
@@ -101,7 +115,7 @@ func (c *Core) tellJoined() {
 // wakeToReach makes sure that members out of reach are given up in time: a
 // peer that was killed is a member until its failure is detected, and need not
 // be waited for where others tell what it knew.
-func (c *Core) wakeToReach() {
+func (c *readiness) wakeToReach() {
 	for _, p := range c.order {
 		if until := p.reachedAt + joinReachMs; !p.digested && !p.both() && c.now < until {
 			c.wake(until)
@@ -110,8 +124,8 @@ func (c *Core) wakeToReach() {
 }
 
 // lacking counts the streams of which some peer is known to know more.
-func (c *Core) lacking() (n int) {
-	for _, pl := range c.pullOrder {
+func (c *readiness) lacking() (n int) {
+	for _, pl := range c.repair.pullOrder {
 		if len(pl.donors) > 0 || pl.stage != nil || pl.joining {
 			n++
 		}
@@ -120,12 +134,12 @@ func (c *Core) lacking() (n int) {
 }
 
 // behind names what makes a peer that had caught up fall back, if anything.
-func (c *Core) behind() string {
+func (c *readiness) behind() string {
 	if c.ready.lateAt != 0 && c.now-c.ready.lateAt < lateHoldMs {
 		c.wake(c.ready.lateAt + lateHoldMs)
 		return "slots come late"
 	}
-	for _, pl := range c.pullOrder {
+	for _, pl := range c.repair.pullOrder {
 		if len(pl.donors) == 0 {
 			continue
 		}
@@ -138,10 +152,10 @@ func (c *Core) behind() string {
 }
 
 // thrashing reports a stream that took its third snapshot within a minute.
-func (c *Core) thrashing() string {
+func (c *readiness) thrashing() string {
 	why := ""
 	for _, id := range c.snapped {
-		l := c.streams[id]
+		l := c.cursor.streams[id]
 		if l == nil {
 			continue
 		}
@@ -157,14 +171,14 @@ func (c *Core) thrashing() string {
 }
 
 // noteSnapshot remembers that a stream was joined by snapshot.
-func (c *Core) noteSnapshot(l *local, pl *pull) {
+func (c *readiness) noteSnapshot(l *local, pl *pull) {
 	if len(l.snapshots) == 0 {
 		c.snapped = append(c.snapped, pl.stream)
 	}
 	l.snapshots = append(l.snapshots, c.now)
 	kept := c.snapped[:0]
 	for _, id := range c.snapped {
-		if s := c.streams[id]; s != nil && len(s.snapshots) > 0 {
+		if s := c.cursor.streams[id]; s != nil && len(s.snapshots) > 0 {
 			kept = append(kept, id)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 // send numbers a payload, puts it into frames and remembers what it held. A
 // payload beyond one frame goes in fragments; what it held counts with the
 // last of them.
-func (c *Core) send(cn *conn, k kind, body []byte, held sentFrame) { c.sendAs(cn, k, k, body, held) }
+func (c *base) send(cn *conn, k kind, body []byte, held sentFrame) { c.sendAs(cn, k, k, body, held) }
 
 // sendAs is send for a kind that counts as another.
-func (c *Core) sendAs(cn *conn, k, as kind, body []byte, held sentFrame) {
+func (c *base) sendAs(cn *conn, k, as kind, body []byte, held sentFrame) {
 	if len(body) <= c.lim.FragmentBytes {
 		c.sendFrame(cn, k, as, body, held)
 		return
@@ -39,7 +39,7 @@ func (c *Core) sendAs(cn *conn, k, as kind, body []byte, held sentFrame) {
 }
 
 // sendFrame sends one frame of kind k that counts as kind as.
-func (c *Core) sendFrame(cn *conn, k, as kind, body []byte, held sentFrame) {
+func (c *base) sendFrame(cn *conn, k, as kind, body []byte, held sentFrame) {
 	cn.sent++
 	data := encodeFrame(cn.version, k, cn.sent, body)
 	held.number, held.bytes, held.kind = cn.sent, len(data), as
@@ -72,12 +72,12 @@ func count(t *Traffic, bytes int) {
 // room reports whether a bulk connection may take more. The window is the sum
 // of unacknowledged bytes (I5); within it at most a burst before the shell or
 // an ack says that bytes are moving.
-func (c *Core) room(cn *conn) bool {
+func (c *base) room(cn *conn) bool {
 	return cn != nil && cn.unacked < c.lim.UnackedBytes && cn.burst < c.lim.BurstBytes
 }
 
 // fastRoom reports whether a fast connection keeps up; tables wait if not.
-func (c *Core) fastRoom(cn *conn) bool {
+func (c *base) fastRoom(cn *conn) bool {
 	return cn != nil && cn.unacked < c.lim.BurstBytes && len(cn.inflight) < maxFastFrames
 }
 
@@ -91,7 +91,7 @@ func (c *Core) writable(id Conn) {
 	}
 	cn.burst = 0
 	if cn.peer != nil && cn.class == Bulk {
-		c.pump(cn.peer)
+		c.cursor.pump(cn.peer)
 	}
 }
 
@@ -128,7 +128,7 @@ func (c *Core) received(ev Received) {
 		return // hung up on meanwhile
 	}
 	cn.got = f.number
-	c.planAck(cn, f.kind, len(ev.Data))
+	c.acks.planAck(cn, f.kind, len(ev.Data))
 }
 
 func (c *Core) countIn(cn *conn, k kind, bytes int) {
@@ -150,7 +150,7 @@ func (c *Core) countIn(cn *conn, k kind, bytes int) {
 func (c *Core) reject(cn *conn, cause string, err error) {
 	c.stats.Rejected[cause]++
 	c.log("warn", "frame rejected", "conn", uint64(cn.id), "cause", cause, "err", err)
-	c.hangup(cn, "rejected frame: "+cause)
+	c.neighbours.hangup(cn, "rejected frame: "+cause)
 }
 
 // dispatch applies a payload. Unknown kinds are skipped and counted, so that
@@ -161,31 +161,31 @@ func (c *Core) dispatch(cn *conn, k kind, r *reader) error {
 	}
 	switch k {
 	case kindHello:
-		return c.hello(cn, r)
+		return c.neighbours.hello(cn, r)
 	case kindLoad:
-		return c.loadFrame(cn, r)
+		return c.loads.loadFrame(cn, r)
 	case kindSlots:
-		return c.slotsFrame(cn, r)
+		return c.cursor.slotsFrame(cn, r)
 	case kindAck:
-		return c.ackFrame(cn, r)
+		return c.acks.ackFrame(cn, r)
 	case kindDigest:
-		return c.digestFrame(cn, r)
+		return c.digests.digestFrame(cn, r)
 	case kindWant:
-		return c.wantFrame(cn, r)
+		return c.serving.wantFrame(cn, r)
 	case kindSnapshot:
-		return c.snapshotFrame(cn, r)
+		return c.repair.snapshotFrame(cn, r)
 	case kindPredict:
-		return c.predictFrame(cn, r)
+		return c.predictions.predictFrame(cn, r)
 	case kindIntent:
-		return c.intentFrame(cn, r)
+		return c.intents.intentFrame(cn, r)
 	case kindPacked:
-		return c.packedFrame(cn, r)
+		return c.cursor.packedFrame(cn, r)
 	case kindTally:
-		return c.tallyFrame(cn, r)
+		return c.tallies.tallyFrame(cn, r)
 	case kindDetails:
-		return c.detailsFrame(cn, r)
+		return c.tallies.detailsFrame(cn, r)
 	case kindKeys:
-		return c.takeKeys(cn, r)
+		return c.keys.takeKeys(cn, r)
 	case kindFragment:
 		return c.fragment(cn, r)
 	}
@@ -228,8 +228,16 @@ func (c *Core) fragment(cn *conn, r *reader) error {
 	return c.dispatch(cn, k, whole)
 }
 
+// acks tells senders how far this peer has come, and hears it of others.
+type acks struct {
+	*base
+	cursor *cursor
+	loads  *loads
+	repair *repair
+}
+
 // planAck decides when what was applied is told to the sender.
-func (c *Core) planAck(cn *conn, k kind, bytes int) {
+func (c *acks) planAck(cn *conn, k kind, bytes int) {
 	cn.pending += bytes
 	if k == kindAck {
 		return
@@ -248,7 +256,7 @@ func (c *Core) planAck(cn *conn, k kind, bytes int) {
 }
 
 // acks sends what is due: one frame for both connections of a peer.
-func (c *Core) acks() {
+func (c *acks) sendDue() {
 	for _, p := range c.order {
 		fast := p.conns[Fast]
 		due := int64(math.MaxInt64)
@@ -267,7 +275,7 @@ func (c *Core) acks() {
 	}
 }
 
-func (c *Core) sendAck(p *peer, fast *conn) {
+func (c *acks) sendAck(p *peer, fast *conn) {
 	b := c.newBody(1 + Classes*16)
 	n := len(b)
 	b = append(b, 0)
@@ -280,12 +288,12 @@ func (c *Core) sendAck(p *peer, fast *conn) {
 		b = binary.LittleEndian.AppendUint64(b, cn.got)
 		cn.acked, cn.ackDue, cn.pending = cn.got, 0, 0
 	}
-	c.send(fast, kindAck, binary.AppendUvarint(b, uint64(c.pause())), sentFrame{})
+	c.send(fast, kindAck, binary.AppendUvarint(b, uint64(c.loads.pause())), sentFrame{})
 }
 
 // ackFrame moves the cursors of what the peer has applied. Acks are heartbeats
 // too.
-func (c *Core) ackFrame(cn *conn, r *reader) error {
+func (c *acks) ackFrame(cn *conn, r *reader) error {
 	c.state.JoinLoads(cn.peer.id, nil)
 	for range r.u8() {
 		link, number := Conn(r.u64()), r.u64()
@@ -311,7 +319,7 @@ func (c *Core) ackFrame(cn *conn, r *reader) error {
 }
 
 // applied forgets the frames up to number.
-func (c *Core) applied(cn *conn, number uint64) {
+func (c *acks) applied(cn *conn, number uint64) {
 	i := 0
 	for ; i < len(cn.inflight) && cn.inflight[i].number <= number; i++ {
 		f := &cn.inflight[i]
@@ -328,12 +336,12 @@ func (c *Core) applied(cn *conn, number uint64) {
 	cn.movedAt = c.now
 	if !cn.met {
 		cn.met = true
-		c.canAsk()
+		c.repair.canAsk()
 	}
 	switch {
 	case cn.class == Bulk:
-		c.pump(cn.peer)
+		c.cursor.pump(cn.peer)
 	case cn.peer.needFull && c.fastRoom(cn):
-		c.sendFullLoads(cn.peer)
+		c.loads.sendFullLoads(cn.peer)
 	}
 }

@@ -46,7 +46,7 @@ func decodePiece(r *reader) (pc piece, err error) {
 
 // snapshotFrame stages one piece; one nobody waits for is dropped, as may
 // happen after a time-out.
-func (c *Core) snapshotFrame(cn *conn, r *reader) error {
+func (c *repair) snapshotFrame(cn *conn, r *reader) error {
 	pc, err := decodePiece(r)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
@@ -82,7 +82,7 @@ func (c *Core) snapshotFrame(cn *conn, r *reader) error {
 }
 
 // beginStage reserves room for a snapshot, or waits for some.
-func (c *Core) beginStage(pl *pull, pc *piece) {
+func (c *repair) beginStage(pl *pull, pc *piece) {
 	if pc.total > uint64(c.lim.StagedBytes-c.staged) {
 		c.stats.Dropped["stage"]++
 		c.unask(pl)
@@ -112,7 +112,7 @@ func (pl *pull) why(mine *crdt.Context) string {
 }
 
 // join hands a whole snapshot over.
-func (c *Core) join(pl *pull) error {
+func (c *repair) join(pl *pull) error {
 	s := pl.stage
 	snap, err := readSnapshotHead(&reader{b: s.head})
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Core) join(pl *pull) error {
 }
 
 // snapshotJoined ends a staged snapshot.
-func (c *Core) snapshotJoined(ev SnapshotJoined) {
+func (c *repair) snapshotJoined(ev SnapshotJoined) {
 	pl := c.pulls[ev.Stream]
 	if pl == nil || !pl.joining {
 		return
@@ -150,7 +150,7 @@ func (c *Core) snapshotJoined(ev SnapshotJoined) {
 	}
 	c.stats.Snapshots[reason]++
 	if reason != "join" {
-		c.noteSnapshot(c.localOf(ev.Stream), pl)
+		c.readiness.noteSnapshot(c.cursor.localOf(ev.Stream), pl)
 	}
 	pl.whole, pl.heal = false, false
 	if i := pl.donorIndex(p); p != nil && i >= 0 {
@@ -160,7 +160,7 @@ func (c *Core) snapshotJoined(ev SnapshotJoined) {
 }
 
 // unstage drops what was received of a snapshot.
-func (c *Core) unstage(pl *pull) {
+func (c *repair) unstage(pl *pull) {
 	if pl.stage != nil && !pl.joining {
 		c.staged -= pl.stage.total
 		pl.stage = nil

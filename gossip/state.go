@@ -7,14 +7,15 @@ import "github.com/banyan-llm/banyan/crdt"
 // simulation uses the same. Methods are called from Step only, must not call
 // back, and do their own locking.
 type State interface {
-	// ClockSet says how far the wall clock is ahead of the times that the other
-	// methods are given from now on, ms; 0 before. Predictions, which peers
-	// compare, are in its time.
-	ClockSet(aheadMs int64)
-	// Predicting says whether this peer's predictions count from now on; they do
-	// before the first call. While they do not, none is written.
-	Predicting(on bool)
+	StreamState
+	KeyState
+	PredictionState
+	LoadState
+	TableState
+}
 
+// StreamState is what engines told: cursor and repair use it.
+type StreamState interface {
 	// Streams appends the ids of all known streams, sorted.
 	Streams(dst []crdt.StreamID) []crdt.StreamID
 	// Digest returns a stream's context and the sum of its base. ok is false if
@@ -34,7 +35,34 @@ type State interface {
 	Slots(id crdt.StreamID, epoch uint64, want []crdt.Span, maxBytes int) []crdt.Slot
 	// Forget drops a stream whole, state and context.
 	Forget(id crdt.StreamID)
+}
 
+// KeyState are the block keys of facts. A key is learned from the parent, and
+// who heard of both in another order, or of the parent by an answer, may have
+// linked what this peer could not. A State whose facts have all their keys
+// answers with nothing.
+type KeyState interface {
+	// Hints lists keys of blocks which are no facts, learned from answers, of a
+	// stream's incarnation, a bounded number.
+	Hints(id crdt.StreamID, epoch uint64) []crdt.Hint
+	// Unlinked lists facts without a key, at most maxAskedKeys, others next time.
+	Unlinked(id crdt.StreamID, epoch uint64) []uint64
+	// Keys tells those of the facts that have one, a bounded number.
+	Keys(id crdt.StreamID, epoch uint64, handles []uint64) []crdt.Keyed
+	// Link takes keys and reports how many facts it linked by them: none that
+	// has a key, none whose tokens say otherwise.
+	Link(id crdt.StreamID, epoch uint64, told []crdt.Keyed, nowMs int64) int
+}
+
+// PredictionState are the blocks that routers expect.
+type PredictionState interface {
+	// ClockSet says how far the wall clock is ahead of the times that the other
+	// methods are given from now on, ms; 0 before. Predictions, which peers
+	// compare, are in its time.
+	ClockSet(aheadMs int64)
+	// Predicting says whether this peer's predictions count from now on; they do
+	// before the first call. While they do not, none is written.
+	Predicting(on bool)
 	// OwnPredictions moves at most max waiting predictions of this peer to dst.
 	OwnPredictions(dst []crdt.Prediction, max int) []crdt.Prediction
 	// JoinPredictions joins another peer's predictions; rejected counts those
@@ -44,7 +72,10 @@ type State interface {
 	// PredictionsOf all predictions of one of them.
 	PredictionSums(nowMs int64) []crdt.PredictionSum
 	PredictionsOf(space crdt.PredictionSpace, bucket int64) []crdt.Prediction
+}
 
+// LoadState are the registers of requests in flight.
+type LoadState interface {
 	// OwnLoads appends this peer's registers; dirty restricts it to those that
 	// changed since the last call with dirty.
 	OwnLoads(dst []crdt.LoadEntry, dirty bool) []crdt.LoadEntry
@@ -55,8 +86,11 @@ type State interface {
 	AllLoads(dst []crdt.PeerLoads) []crdt.PeerLoads
 	// DropLoads forgets a dead peer's registers.
 	DropLoads(at crdt.PeerID)
+}
 
-	// Tables exchanged in the digest round; newest version wins.
+// TableState are the tables of the digest round; of each entry the newest
+// version wins.
+type TableState interface {
 	Scrapes() map[crdt.StreamID]crdt.Scrape
 	JoinScrapes(map[crdt.StreamID]crdt.Scrape)
 	Vitals() map[crdt.PeerID]crdt.Vitals

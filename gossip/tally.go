@@ -45,9 +45,19 @@ type tallied struct {
 	ids  [][]crdt.StreamID // empty where nobody asks for them
 }
 
+// tallies compares sums first, so that equal peers exchange a few bytes.
+type tallies struct {
+	*base
+	digests     *digests
+	intents     *intents
+	loads       *loads
+	predictions *predictions
+	scratch     []byte
+}
+
 // tallyStreams adds up all streams. With equal sums two peers have equal
 // contexts and equal sums of all streams of the bucket. O(streams).
-func (c *Core) tallyStreams(size int) tallied {
+func (c *tallies) tallyStreams(size int) tallied {
 	t := tallied{sums: make([]uint64, size), ids: make([][]crdt.StreamID, size)}
 	for _, id := range c.state.Streams(nil) {
 		d := c.digestOf(id)
@@ -63,7 +73,7 @@ func (c *Core) tallyStreams(size int) tallied {
 func bucketOf(id crdt.StreamID, size int) int { return int(hash64([]byte(id)) % uint64(size)) }
 
 // sendTally begins a round with p.
-func (c *Core) sendTally(p *peer) {
+func (c *tallies) sendTally(p *peer) {
 	t := c.tallyStreams(tallySize(len(c.state.Streams(nil))))
 	b := c.newBody(64 + 8*len(t.sums))
 	b = binary.AppendUvarint(b, uint64(len(t.sums)))
@@ -86,9 +96,9 @@ type timeSum struct {
 }
 
 // tallyTimes adds up the closed buckets of predictions, by time.
-func (c *Core) tallyTimes() []timeSum {
+func (c *tallies) tallyTimes() []timeSum {
 	var out []timeSum
-	for _, s := range c.closedSums() {
+	for _, s := range c.predictions.closedSums() {
 		c.scratch = crdt.AppendPredictionSums(c.scratch[:0], []crdt.PredictionSum{s})
 		i, ok := slices.BinarySearchFunc(out, s.Bucket, func(x timeSum, b int64) int { return int(x.bucket - b) })
 		if !ok {
@@ -101,7 +111,7 @@ func (c *Core) tallyTimes() []timeSum {
 
 // deaf lists the peers that are not heard directly: their registers are asked
 // of others.
-func (c *Core) deaf() []crdt.PeerID {
+func (c *tallies) deaf() []crdt.PeerID {
 	var out []crdt.PeerID
 	for _, p := range c.order {
 		if p.conns[Fast] == nil || c.viewAge(p) > deafMs {
@@ -111,7 +121,7 @@ func (c *Core) deaf() []crdt.PeerID {
 	return out
 }
 
-func (c *Core) appendDeaf(b []byte) []byte {
+func (c *tallies) appendDeaf(b []byte) []byte {
 	deaf := c.deaf()
 	b = binary.AppendUvarint(b, uint64(len(deaf)))
 	for _, id := range deaf {
@@ -134,7 +144,7 @@ func readDeaf(r *reader) (out []crdt.PeerID) {
 
 // appendNews appends the scrapes and vitals that p has not got from here nor
 // told of, and operator intent.
-func (c *Core) appendNews(b []byte, p *peer) []byte {
+func (c *tallies) appendNews(b []byte, p *peer) []byte {
 	scrapes := newer(c.state.Scrapes(), &p.scrapes, func(s crdt.Scrape) uint64 { return s.Version })
 	vitals := newer(c.state.Vitals(), &p.vitals, func(v crdt.Vitals) uint64 { return v.Version })
 	return crdt.AppendIntents(crdt.AppendVitals(crdt.AppendScrapes(b, scrapes), vitals), c.state.Intents())
@@ -166,7 +176,7 @@ func heard[K comparable, V any](table map[K]V, has *map[K]uint64, version func(V
 }
 
 // takeNews joins what appendNews wrote.
-func (c *Core) takeNews(p *peer, r *reader) error {
+func (c *tallies) takeNews(p *peer, r *reader) error {
 	scrapes, err := read(r, crdt.DecodeScrapes)
 	if err != nil {
 		return fmt.Errorf("scrapes: %w", err)
@@ -183,12 +193,12 @@ func (c *Core) takeNews(p *peer, r *reader) error {
 	heard(vitals, &p.vitals, func(v crdt.Vitals) uint64 { return v.Version })
 	c.state.JoinScrapes(scrapes)
 	c.state.JoinVitals(vitals)
-	c.joinIntents(p, intents)
+	c.intents.joinIntents(p, intents)
 	return nil
 }
 
 // tallyFrame compares bucket by bucket and answers with details.
-func (c *Core) tallyFrame(cn *conn, r *reader) error {
+func (c *tallies) tallyFrame(cn *conn, r *reader) error {
 	p := cn.peer
 	size := r.uvarint()
 	if size == 0 || size > maxTallyBuckets || size*8 > uint64(len(r.b)) {
@@ -225,7 +235,7 @@ func (c *Core) tallyFrame(cn *conn, r *reader) error {
 
 // takeTimes reads the sums of predictions by time and names the buckets that
 // differ from ours.
-func (c *Core) takeTimes(r *reader) (differ []int64, err error) {
+func (c *tallies) takeTimes(r *reader) (differ []int64, err error) {
 	n := r.uvarint()
 	if n*9 > uint64(len(r.b)) || n > uint64(len(r.b)) {
 		return nil, fmt.Errorf("tally of %d times in %d bytes", n, len(r.b))
@@ -237,7 +247,7 @@ func (c *Core) takeTimes(r *reader) (differ []int64, err error) {
 	}
 	for range n {
 		bucket, xor := r.varint(), r.u64()
-		if have[bucket] != xor && c.closed(bucket) {
+		if have[bucket] != xor && c.predictions.closed(bucket) {
 			differ = append(differ, bucket)
 		}
 		delete(have, bucket)
@@ -252,7 +262,7 @@ func (c *Core) takeTimes(r *reader) (differ []int64, err error) {
 
 // sendDetails sends the digests of the streams and the sums of the predictions
 // in the buckets that differ, and the registers of peers that p is deaf to.
-func (c *Core) sendDetails(p *peer, flags byte, mine tallied, differ []uint64, times []int64, deaf []crdt.PeerID) {
+func (c *tallies) sendDetails(p *peer, flags byte, mine tallied, differ []uint64, times []int64, deaf []crdt.PeerID) {
 	cn := p.conns[Fast]
 	b := append(c.newBody(256+64*len(differ)), flags)
 	b = binary.AppendUvarint(b, uint64(len(mine.sums)))
@@ -284,11 +294,11 @@ func (c *Core) sendDetails(p *peer, flags byte, mine tallied, differ []uint64, t
 }
 
 // sumsOf are the sums of predictions in some buckets of time.
-func (c *Core) sumsOf(times []int64) (out []crdt.PredictionSum) {
+func (c *tallies) sumsOf(times []int64) (out []crdt.PredictionSum) {
 	if len(times) == 0 {
 		return nil
 	}
-	for _, s := range c.closedSums() {
+	for _, s := range c.predictions.closedSums() {
 		if slices.Contains(times, s.Bucket) {
 			out = append(out, s)
 		}
@@ -297,7 +307,7 @@ func (c *Core) sumsOf(times []int64) (out []crdt.PredictionSum) {
 }
 
 // appendLoadsOf appends the registers of some peers, by id.
-func (c *Core) appendLoadsOf(b []byte, ids []crdt.PeerID) []byte {
+func (c *tallies) appendLoadsOf(b []byte, ids []crdt.PeerID) []byte {
 	var some []crdt.PeerLoads
 	if len(ids) > 0 {
 		for _, l := range c.state.AllLoads(nil) {
@@ -306,12 +316,12 @@ func (c *Core) appendLoadsOf(b []byte, ids []crdt.PeerID) []byte {
 			}
 		}
 	}
-	return c.appendLoads(b, some)
+	return c.loads.appendLoads(b, some)
 }
 
 // detailsFrame compares every stream of the buckets that differ, and answers
 // with our own side of them if that is wanted.
-func (c *Core) detailsFrame(cn *conn, r *reader) error {
+func (c *tallies) detailsFrame(cn *conn, r *reader) error {
 	p, flags, size := cn.peer, r.u8(), r.uvarint()
 	if size == 0 || size > maxTallyBuckets {
 		return fmt.Errorf("details of %d buckets", size)
@@ -349,7 +359,7 @@ func (c *Core) detailsFrame(cn *conn, r *reader) error {
 }
 
 // takeDigests compares the digests of a details frame.
-func (c *Core) takeDigests(cn *conn, r *reader) error {
+func (c *tallies) takeDigests(cn *conn, r *reader) error {
 	for range min(r.uvarint(), uint64(len(r.b))) {
 		x := cn.told.take(r)
 		if x == nil {
@@ -360,13 +370,13 @@ func (c *Core) takeDigests(cn *conn, r *reader) error {
 			return fmt.Errorf("details: %w", err)
 		}
 		r.b = rest
-		c.compare(cn.peer, x.stream, &d)
+		c.digests.compare(cn.peer, x.stream, &d)
 	}
 	return r.err
 }
 
 // takeRest takes what follows the digests: predictions, registers, news.
-func (c *Core) takeRest(p *peer, r *reader) (times []int64, deaf []crdt.PeerID, err error) {
+func (c *tallies) takeRest(p *peer, r *reader) (times []int64, deaf []crdt.PeerID, err error) {
 	n := r.uvarint()
 	if n > uint64(len(r.b)) {
 		return nil, nil, fmt.Errorf("details of %d times", n)
@@ -378,7 +388,7 @@ func (c *Core) takeRest(p *peer, r *reader) (times []int64, deaf []crdt.PeerID, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("details: sums: %w", err)
 	}
-	if err := c.takeLoads(p, r); err != nil {
+	if err := c.loads.takeLoads(p, r); err != nil {
 		return nil, nil, err
 	}
 	if deaf = readDeaf(r); r.err != nil {
@@ -387,19 +397,19 @@ func (c *Core) takeRest(p *peer, r *reader) (times []int64, deaf []crdt.PeerID, 
 	if err := c.takeNews(p, r); err != nil {
 		return nil, nil, fmt.Errorf("details: %w", err)
 	}
-	c.repairPredictions(p, c.sumsOf(times), sums)
+	c.predictions.repairPredictions(p, c.sumsOf(times), sums)
 	return times, deaf, nil
 }
 
 // agreed ends a round with p: all buckets but those that differ hold the same
 // there.
-func (c *Core) agreed(p *peer, size int, differ []uint64) {
-	for _, id := range slices.Sorted(maps.Keys(c.divergent)) {
-		if c.divergent[id][p.id] && !slices.Contains(differ, uint64(bucketOf(id, size))) {
-			c.converged(p, id)
+func (c *tallies) agreed(p *peer, size int, differ []uint64) {
+	for _, id := range slices.Sorted(maps.Keys(c.digests.divergent)) {
+		if c.digests.divergent[id][p.id] && !slices.Contains(differ, uint64(bucketOf(id, size))) {
+			c.digests.converged(p, id)
 		}
 	}
-	c.staleDonor(p)
+	c.digests.staleDonor(p)
 }
 
 // hash64 is FNV-1a, finished by splitmix64. The mesh's own fingerprint keeps

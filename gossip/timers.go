@@ -7,30 +7,30 @@ const idleMs = 1_000
 func (c *Core) timers() {
 	c.due = c.now + idleMs
 	c.watch()
-	c.dials()
-	c.fillIn()
-	if c.pushDue != 0 && c.pushDue <= c.now {
-		c.pushAll()
+	c.neighbours.dials()
+	c.cursor.fillIn()
+	if c.cursor.pushDue != 0 && c.cursor.pushDue <= c.now {
+		c.cursor.pushAll()
 	}
-	if c.loadDue != 0 && c.loadDue <= c.now {
-		c.flushLoads()
+	if c.loads.loadDue != 0 && c.loads.loadDue <= c.now {
+		c.loads.flushLoads()
 	}
-	if c.heartbeatDue <= c.now {
-		c.heartbeat()
+	if c.loads.heartbeatDue <= c.now {
+		c.loads.heartbeat()
 	}
-	if c.clockDue <= c.now {
-		c.judgeClock()
+	if c.clock.clockDue <= c.now {
+		c.clock.judgeClock()
 	}
-	if c.predictDue != 0 && c.predictDue <= c.now {
-		c.flushPredictions()
+	if c.predictions.predictDue != 0 && c.predictions.predictDue <= c.now {
+		c.predictions.flushPredictions()
 	}
-	if c.digestDue <= c.now {
-		c.digestRound()
+	if c.digests.digestDue <= c.now {
+		c.digests.digestRound()
 	}
-	c.work()
-	c.acks()
-	c.checkReady()
-	for _, at := range []int64{c.loadDue, c.heartbeatDue, c.predictDue, c.pushDue, c.digestDue} {
+	c.repair.work()
+	c.acks.sendDue()
+	c.readiness.checkReady()
+	for _, at := range []int64{c.loads.loadDue, c.loads.heartbeatDue, c.predictions.predictDue, c.cursor.pushDue, c.digests.digestDue} {
 		if at != 0 {
 			c.wake(at)
 		}
@@ -43,14 +43,14 @@ func (c *Core) timers() {
 func (c *Core) watch() {
 	for i := 0; i < len(c.links); {
 		cn := c.links[i]
-		if p := cn.peer; p != nil && p.doubted && !c.hears(p) {
-			c.bury(p)
+		if p := cn.peer; p != nil && p.doubted && !c.neighbours.hears(p) {
+			c.neighbours.bury(p)
 			i = 0
 			continue
 		}
 		if reason := c.idle(cn); reason != "" {
 			c.stats.Dropped["connection"]++
-			c.hangup(cn, reason) // takes it out of links
+			c.neighbours.hangup(cn, reason) // takes it out of links
 			continue
 		}
 		i++

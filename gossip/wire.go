@@ -10,7 +10,7 @@ import (
 var errShort = errors.New("payload too short")
 
 // newBody starts a payload: every payload begins with the sender's clock.
-func (c *Core) newBody(size int) []byte {
+func (c *base) newBody(size int) []byte {
 	return binary.LittleEndian.AppendUint64(make([]byte, 0, 8+size), uint64(c.wall()))
 }
 

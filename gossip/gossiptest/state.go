@@ -151,3 +151,6 @@ func (s *State) SetIntent(id crdt.StreamID, x crdt.Intent) {
 	x.Peer = s.self
 	s.intents[id] = x
 }
+
+// Hints implements gossip.State: a test peer learns no key from an answer.
+func (s *State) Hints(crdt.StreamID, uint64) []crdt.Hint { return nil }

@@ -257,7 +257,8 @@ func (n *node) knows(t *testing.T, o *node, waiting int32) {
 
 // loadState is a replicated state of loads only.
 type loadState struct {
-	self crdt.PeerID
+	gossip.KeyState // nil: there are no streams, so nobody asks
+	self            crdt.PeerID
 
 	mu    sync.Mutex // guards below
 	ahead int64      // ms: the wall clock's lead
