@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -66,32 +64,4 @@ func (c *ceilings) tellFull(now time.Time) {
 			c.log.Warn("stream given up", "replica", r.Name(), "why", fullDetail(&f))
 		}
 	}
-}
-
-// treeMemory is limits.memory, or half of what this process may have.
-func treeMemory(configured int64) int64 {
-	if configured > 0 {
-		return configured
-	}
-	return processMemory("/sys/fs/cgroup/memory.max", "/proc/meminfo") / 2
-}
-
-// processMemory is the container's limit, or else the machine's memory; 0 if
-// neither can be read.
-func processMemory(cgroup, meminfo string) int64 {
-	machine := int64(0)
-	if text, err := os.ReadFile(meminfo); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemTotal:" {
-				kb, _ := strconv.ParseInt(f[1], 10, 64)
-				machine = kb << 10
-			}
-		}
-	}
-	if text, err := os.ReadFile(cgroup); err == nil {
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && (machine == 0 || n < machine) {
-			return n // "max" is no number: no limit
-		}
-	}
-	return machine
 }

@@ -1,8 +1,6 @@
 package router
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -45,27 +43,5 @@ func TestASmallCacheMayAnnounceLess(t *testing.T) {
 		if got := p.house.ceilings.factsLimit(id); got != most {
 			t.Errorf("%d facts for %d tokens, want %d", got, told, most)
 		}
-	}
-}
-
-func TestTheContainersMemoryCounts(t *testing.T) {
-	file := func(text string) string {
-		path := filepath.Join(t.TempDir(), "f")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	machine, none := file("MemFree: 1 kB\nMemTotal:       1024 kB\n"), filepath.Join(t.TempDir(), "none")
-	for _, c := range []struct {
-		cgroup, meminfo string
-		want            int64
-	}{{file("4096\n"), machine, 4096}, {file("max\n"), machine, 1 << 20}, {none, machine, 1 << 20}, {file("4096"), none, 4096}, {none, none, 0}, {file("9223372036854771712"), machine, 1 << 20}} {
-		if got := processMemory(c.cgroup, c.meminfo); got != c.want {
-			t.Errorf("%d, want %d", got, c.want)
-		}
-	}
-	if treeMemory(7) != 7 {
-		t.Error("a setting is not taken")
 	}
 }

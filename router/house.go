@@ -79,6 +79,7 @@ type housekeeping struct {
 	report    *report
 	page      *page
 	metrics   *metrics
+	heap      *heapLimit
 	tagged    atomic.Bool // what the tag ready says
 }
 
@@ -111,6 +112,7 @@ func (h *housekeeping) run(ctx context.Context) {
 				h.page.history.keep(now, func() console.Point { return h.page.point(now) })
 				h.census.forgetDeparted(now)
 				h.ceilings.tellFull(now)
+				h.heap.follow(h.index.Stats().Bytes)
 				h.journal.tellDropped()
 			}
 		}

@@ -161,7 +161,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	})
 	bounds := &ceilings{rules: p.rules, loads: p.loads, fleet: p.fleet, log: p.log}
 	p.index = index.New(index.Config{
-		Facts: bounds.factsLimit, Memory: treeMemory(cfg.Limits.Memory),
+		Facts: bounds.factsLimit, Memory: treeMemory(cfg.Limits.Memory, processMemory()),
 		Hasher: hasher, Grid: cfg.Grid, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions,
 	})
 	bounds.index = p.index
@@ -282,6 +282,7 @@ func (p *Peer) composeFront(bounds *ceilings) {
 	p.house = &housekeeping{
 		self: p.self, clock: p.clock, index: p.index, loads: p.loads, mesh: p.mesh, path: p.path, journal: p.journal, census: p.census, ceilings: bounds,
 		readiness: p.readiness, front: f, report: p.report, page: p.report.page, metrics: p.metrics,
+		heap: newHeapLimit(processMemory()),
 	}
 }
 
@@ -357,6 +358,7 @@ func proxyLimits(l *LimitsConfig) proxy.Limits {
 	out := proxy.Limits{
 		BodyBytes: l.BodyBytes, BodyTimeout: l.BodyTime, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout, FirstByte: l.TTFT, Retries: l.Retries,
 		Answer: l.Answer, Idle: l.Idle, Deadline: l.Deadline,
+		BodiesBytes: bodiesMemory(l.BodyBytes, processMemory()),
 	}
 	if l.Queue == 0 {
 		out.Queue = -1

@@ -1,0 +1,31 @@
+package router
+
+import "testing"
+
+func TestMemoryIsShared(t *testing.T) {
+	if treeMemory(7, 100) != 7 || treeMemory(0, 100) != 50 || treeMemory(0, 0) != 0 {
+		t.Error("the trees' share")
+	}
+	for _, c := range []struct{ largest, process, want int64 }{
+		{32 << 20, 0, 1 << 30}, {32 << 20, 64 << 30, 1 << 30}, {32 << 20, 1 << 30, 128 << 20}, {100 << 20, 1 << 30, 200 << 20},
+	} {
+		if got := bodiesMemory(c.largest, c.process); got != c.want {
+			t.Errorf("bodies of %d in %d may take %d, want %d", c.largest, c.process, got, c.want)
+		}
+	}
+	for trees, want := range map[int64]int64{0: 900, 1: 890, 10: 890, 500: 400, 5000: 200} {
+		if got := heapLimitFor(1000, trees); got != want {
+			t.Errorf("with trees of %d the heap may be %d, want %d", trees, got, want)
+		}
+	}
+	if processMemory() <= 0 {
+		t.Error("the machine's memory is not known")
+	}
+}
+
+func TestGOMEMLIMITIsTheOperators(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	if newHeapLimit(1000).process != 0 {
+		t.Error("it is overridden")
+	}
+}
