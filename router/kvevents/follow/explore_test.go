@@ -40,6 +40,7 @@ type world struct {
 	now     int64
 	names   map[uint64]int // process by epoch
 	late    bool           // a replay was not answered in time: what it had may be given up
+	forgot  bool           // a peer forgot the stream: once is enough
 	why     string         // what was broken first
 }
 
@@ -93,6 +94,7 @@ func (w *world) actions() (out []string) {
 		add("replay", o.replay != nil)
 		add("fail", o.replay != nil)
 		add("gossip", true)
+		add("forget", !w.forgot && o.stream.Epoch() != 0)
 	}
 	return out
 }
@@ -136,6 +138,9 @@ func (w *world) do(action string) {
 		w.step(w.owners[i], ReplayEnded{})
 	case "gossip":
 		w.gossip(w.owners[i], w.owners[1-i])
+	case "forget":
+		w.forgot = true
+		w.owners[i].stream.Forget()
 	}
 }
 
@@ -400,7 +405,7 @@ func (w *world) settle() {
 // key names a state: two with one key go on alike.
 func (w *world) key() uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, w.process, len(w.log[0]), len(w.log[1]), w.late)
+	fmt.Fprint(h, w.process, len(w.log[0]), len(w.log[1]), w.late, w.forgot)
 	for _, o := range w.owners {
 		t := o.tracker
 		fmt.Fprint(h, "|", t.phase, t.up, t.start, t.known, t.heard, t.inc, len(t.bumps), t.seek.from, w.now-t.seek.since > holdMs, t.seek.attempts, t.fetch.running, t.fetch.missing, t.fetch.idle, t.fetch.attempts)
@@ -436,8 +441,8 @@ func play(s setting, path []string) *world {
 const exploreDepth, exploreShort = 7, 5
 
 // TestEveryInterleaving walks every order of emissions, a restart, cuts, answers,
-// losses, replays that come or fail, and gossip, for two owners of an engine with
-// two processes, from the beginning and from the moments after which most went
+// losses, replays that come or fail, gossip, and a peer that forgets what it knows,
+// for two owners of an engine with two processes, from the beginning and from the moments after which most went
 // wrong. In every state that is reached: one epoch names one process, a later one
 // the higher; nobody shows a block of another process. From every state, once all
 // is healed: both peers are equal, follow the process that runs, and know no less
