@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/hex"
+	"net"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -84,6 +86,42 @@ func FuzzDecoder(f *testing.F) {
 			}
 			_, _, _ = parseMetadata(it.body)
 			_ = errorReason(it.body)
+		}
+	})
+}
+
+// given is a connection that has said all it will.
+type given struct {
+	net.Conn
+	said *bytes.Reader
+}
+
+func (g given) Read(p []byte) (int, error)      { return g.said.Read(p) }
+func (g given) Write(p []byte) (int, error)     { return len(p), nil }
+func (g given) SetDeadline(time.Time) error     { return nil }
+func (g given) SetReadDeadline(time.Time) error { return nil }
+
+func FuzzHandshake(f *testing.F) {
+	whole := append(greeting(), appendCommand(nil, "READY", readyBody("PUB", []byte("me")))...)
+	f.Add(whole)
+	f.Add(whole[:greetingBytes])
+	f.Add(append(greeting(), appendCommand(nil, "ERROR", []byte("\x02no"))...))
+	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+	old := greeting()
+	old[10] = 1
+	f.Add(old[:11])
+	f.Fuzz(func(t *testing.T, said []byte) {
+		for socket := range partners {
+			c, err := newConn(given{said: bytes.NewReader(said)}, socket, Options{MaxBytes: 1 << 16}.withDefaults())
+			if err != nil {
+				continue
+			}
+			if len(said) < greetingBytes || said[0] != 0xff || said[9]&1 != 1 || said[10] < 3 {
+				t.Fatalf("%s took the greeting %x", socket, said[:min(len(said), greetingBytes)])
+			}
+			if len(c.identity) > 255 || cap(c.dec.data) > 2*(1<<16)+readBufferBytes {
+				t.Fatalf("I1: an identity of %d bytes, %d held", len(c.identity), cap(c.dec.data))
+			}
 		}
 	})
 }
