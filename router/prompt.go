@@ -63,7 +63,7 @@ var askOf = func() map[openai.Endpoint]func(token.Rung, string, []byte) (token.Q
 				return token.Question{Forms: [][]byte{openai.RenderBody(e, body)}}, ""
 			}
 			p, why := openai.TokenizeBody(e, engine, body)
-			return token.Question{Forms: p.Forms, Converted: p.Converted, Shape: uint16(p.Shape), Twin: p.Twin, Cut: (*token.Cut)(p.Cut)}, why
+			return token.Question{Forms: p.Forms, Converted: p.Converted, Shape: uint16(p.Shape), Twin: p.Twin, Trial: (*token.Trial)(p.Trial), Cut: (*token.Cut)(p.Cut)}, why
 		}
 	}
 	return out

@@ -20,7 +20,17 @@ type Plain struct {
 	// one than the endpoint's. If its tokens are the same the order does not
 	// matter; else the prompt cannot be asked for. nil: no order is in doubt.
 	Twin []byte
-	Cut  *Cut // nil: all tokens count
+	// Trial tells which form is right where the engine cannot count the request
+	// itself; nil: it can, or there is one form.
+	Trial *Trial
+	Cut   *Cut // nil: all tokens count
+}
+
+// Trial is a Messages body that an engine can count, and what it may make of
+// it: the form that is right for it is right for the prompt.
+type Trial struct {
+	Body  []byte
+	Forms [][]byte
 }
 
 // Cut is how an engine shortens a prompt.
@@ -47,6 +57,7 @@ const (
 	withEffort
 	withoutThinking
 	withPartial
+	withThinking
 )
 
 // message is one of a chat under construction; all values are raw JSON.
@@ -54,6 +65,7 @@ type message struct {
 	role      string
 	content   []byte // nil: none
 	reasoning []byte
+	native    []byte // reasoning, by the name that SGLang gives it
 	calls     [][]byte
 	callID    []byte // which call it answers
 }
@@ -72,6 +84,9 @@ func appendChat(dst []byte, messages []message) []byte {
 		}
 		if m.reasoning != nil {
 			dst = append(append(dst, `,"reasoning":`...), m.reasoning...)
+		}
+		if m.native != nil {
+			dst = append(append(dst, `,"reasoning_content":`...), m.native...)
 		}
 		if m.content != nil {
 			dst = append(append(dst, `,"content":`...), m.content...)

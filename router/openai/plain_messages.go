@@ -266,18 +266,26 @@ func orNull(value []byte) []byte {
 
 func (c *anthropic) readUse(out *message, block *object) error {
 	c.shape |= withCalls
+	use, err := useOf(block)
+	if err == nil {
+		out.calls = append(out.calls, use)
+	}
+	return err
+}
+
+// useOf is the call of a tool_use block.
+func useOf(block *object) ([]byte, error) {
 	id, name, input := block.get("id"), block.get("name"), block.get("input")
 	if isNone(id) || !isText(id) || !isText(name) {
-		return unread("a call of a tool has no id or no name")
+		return nil, unread("a call of a tool has no id or no name")
 	}
 	if input == nil || isNull(input) {
 		input = []byte("{}")
 	}
 	if input[0] != '{' {
-		return unread("the input of a call is no object")
+		return nil, unread("the input of a call is no object")
 	}
-	out.calls = append(out.calls, call(id, name, quote(input)))
-	return nil
+	return call(id, name, quote(input)), nil
 }
 
 func (c *anthropic) readResult(block *object) error {

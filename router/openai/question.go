@@ -40,6 +40,10 @@ func TokenizeBody(endpoint Endpoint, engine string, body []byte) (p Plain, why s
 		return plainMessages(&o)
 	case vllm && endpoint == Responses:
 		return plainResponses(&o)
+	case engine == "sglang" && endpoint == Messages:
+		return plainSGLangMessages(&o)
+	case engine == "sglang" && endpoint == Responses:
+		return plainSGLangResponses(&o)
 	default:
 		why = "its API has no tokenizer endpoint"
 	}

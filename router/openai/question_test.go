@@ -42,7 +42,7 @@ func TestTokenizeBody(t *testing.T) {
 		"TensorRT-LLM takes no tools":          {Chat, "trtllm", `{"messages":[],"tools":[{}]}`, "", "tools"},
 		"TensorRT-LLM takes no special switch": {Completions, "trtllm", `{"prompt":"a","add_special_tokens":false}`, "", "add_special_tokens"},
 		"no messages":                          {Chat, "vllm", `{"prompt":"a"}`, "", "no messages"},
-		"another API":                          {Responses, "sglang", `{"input":"a"}`, "", "no tokenizer endpoint"},
+		"another API":                          {Responses, "trtllm", `{"input":"a"}`, "", "no tokenizer endpoint"},
 		"no object":                            {Chat, "vllm", `[]`, "", "no object"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,6 +32,9 @@ type step struct {
 	proof string // tells how many tokens the request itself has; "": nothing does
 }
 
+// countTokens uses the server's own conversion of a Messages body.
+const countTokens = "/v1/messages/count_tokens"
+
 // maxSteps is the length of the longest ladder.
 const maxSteps = 2
 
@@ -43,7 +46,8 @@ const maxSteps = 2
 // images. Messages and Responses are rewritten into the chats that it makes of
 // them, which is proven prompt by prompt (see question.go).
 // SGLang: /tokenize takes a chat's whole body from 0.5.23 on; older releases
-// take a prompt alone and refuse messages.
+// take a prompt alone and refuse messages. Messages and Responses are rewritten
+// as it does it itself.
 // TensorRT-LLM: /_internal/tokenize of newer releases takes prompt or messages
 // and no other field.
 func ladder(engine string, k Kind) []step {
@@ -52,14 +56,15 @@ func ladder(engine string, k Kind) []step {
 		steps := [kinds][]step{
 			Completion: {{Render, "/v1/completions/render", ""}, {Tokenize, "/tokenize", ""}},
 			Chat:       {{Render, "/v1/chat/completions/render", ""}, {Tokenize, "/tokenize", ""}},
-			Messages:   {{Render, "/v1/messages/render", ""}, {Tokenize, "/tokenize", "/v1/messages/count_tokens"}},
+			Messages:   {{Render, "/v1/messages/render", ""}, {Tokenize, "/tokenize", countTokens}},
 			Responses:  {{Render, "/v1/responses/render", ""}, {Tokenize, "/tokenize", ""}},
 		}
 		return steps[k]
 	case "sglang":
-		if k == Completion || k == Chat {
-			return []step{{Tokenize, "/tokenize", ""}}
+		if k == Messages {
+			return []step{{Tokenize, "/tokenize", countTokens}}
 		}
+		return []step{{Tokenize, "/tokenize", ""}}
 	case "trtllm":
 		if k == Completion || k == Chat {
 			return []step{{Tokenize, "/_internal/tokenize", ""}}

@@ -185,7 +185,9 @@ func TestARungThatRefusesEveryChatStillTakesPrompts(t *testing.T) {
 	if k := ask(Completion, "prompt"); k.Rung() != Tokenize {
 		t.Fatalf("a prompt: %s by %s", k.Scheme, k.Reason)
 	}
-	if k := ask(Responses, "items"); k.Reason != Unsupported {
+	q := textQuery(e, "items")
+	q.Kind, q.Engines[0].Engine = Responses, "trtllm"
+	if k := tok.Keys(context.Background(), q); k.Reason != Unsupported {
 		t.Fatalf("an API without an endpoint: %s by %s", k.Scheme, k.Reason)
 	}
 	asked := e.asked.Load()

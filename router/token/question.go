@@ -20,7 +20,14 @@ type Question struct {
 	Converted bool
 	Shape     uint16
 	Twin      []byte // must have the tokens of the first form, or the prompt cannot be asked for; nil: no doubt
+	Trial     *Trial // tells which form is right, where the request itself cannot be counted; nil: it can
 	Cut       *Cut   // nil: the prompt is not shortened
+}
+
+// Trial is a Messages body with what an engine may make of it.
+type Trial struct {
+	Body  []byte
+	Forms [][]byte
 }
 
 // Cut is how an engine shortens a prompt.
@@ -35,7 +42,7 @@ func (t *Tokenizer) question(ctx context.Context, o *Oracle, k Kind, rung int, b
 	s := ladder(o.Engine, k)[rung]
 	var r rendered
 	var err error
-	if ask.Converted && (s.proof != "" || ask.Twin != nil) {
+	if ask.Converted && (s.proof != "" || ask.Twin != nil || ask.Trial != nil) {
 		r, err = t.prove(ctx, o, k, rung, body, ask)
 	} else {
 		r, err = t.post(ctx, o, s.path, ask.Forms[0])
@@ -60,9 +67,12 @@ func (t *Tokenizer) prove(ctx context.Context, o *Oracle, k Kind, rung int, body
 	var r rendered
 	var form int
 	var err error
-	if s.proof != "" {
+	switch {
+	case ask.Trial != nil:
+		r, form, err = t.tried(ctx, o, s, ask)
+	case s.proof != "":
 		r, form, err = t.counted(ctx, o, s, body, ask)
-	} else {
+	default:
 		r, form, err = t.twins(ctx, o, s.path, ask)
 	}
 	switch {
@@ -87,6 +97,20 @@ func (t *Tokenizer) twins(ctx context.Context, o *Oracle, path string, ask *Ques
 		err = fmt.Errorf("%w: the chat template writes the fields of a call in the order that they have", errShape)
 	}
 	return r, 0, err
+}
+
+// tried asks for the form of a prompt that is right for its trial.
+func (t *Tokenizer) tried(ctx context.Context, o *Oracle, s step, ask *Question) (r rendered, form int, err error) {
+	s.proof = countTokens
+	_, form, err = t.counted(ctx, o, s, ask.Trial.Body, &Question{Forms: ask.Trial.Forms})
+	switch {
+	case err != nil:
+		return r, -1, err
+	case form < 0 || form >= len(ask.Forms):
+		return r, -1, fmt.Errorf("%w: nothing tells where its system messages go", errShape)
+	}
+	r, err = t.post(ctx, o, s.path, ask.Forms[form])
+	return r, form, err
 }
 
 // counted asks for all forms of a prompt, and for the number of tokens that the

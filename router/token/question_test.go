@@ -96,6 +96,33 @@ func TestTheFormThatTheEngineCountsIsTaken(t *testing.T) {
 	}
 }
 
+// A prompt that cannot be counted has the form that is right for its trial; a
+// server that counts nothing leaves it to its text, for other tokens are worse.
+func TestATrialTellsTheForm(t *testing.T) {
+	s, e := newShop(t, 45)
+	tok, _ := withClock(t, nil)
+	ask := func(shape uint16, trial ...string) Keys {
+		q := converted(shape, "0+60", "100+61")
+		q.Trial = &Trial{Body: []byte("trial"), Forms: converted(0, trial...).Forms}
+		return q.ask(tok, e, Responses)
+	}
+	for range 2 {
+		if k := ask(1, "0+44", "0+45"); k.Scheme != Engine || k.Tokens != 61 {
+			t.Fatalf("%d tokens, %s by %s", k.Tokens, k.Scheme, k.Reason)
+		}
+	}
+	if s.counted.Load() != 1 {
+		t.Errorf("counted %d times", s.counted.Load())
+	}
+	if k := ask(2, "0+45", "1+45"); k.Reason != Unaskable {
+		t.Errorf("a trial that tells nothing: %s by %s", k.Scheme, k.Reason)
+	}
+	s.count.Store(0)
+	if k := ask(3, "0+44", "0+45"); k.Reason != Unaskable {
+		t.Errorf("without a count: %s by %s", k.Scheme, k.Reason)
+	}
+}
+
 // A shape none of whose forms the engine counts is keyed by text for a minute;
 // other shapes are not.
 func TestAShapeThatTheEngineDeniesIsKeyedByText(t *testing.T) {
