@@ -85,6 +85,7 @@ type MeshTLSConfig struct {
 // DiscoveryConfig finds replicas that come and go.
 type DiscoveryConfig struct {
 	DNS       []string      `yaml:"dns" doc:"names whose addresses are replicas: http://name:port"`
+	Render    []string      `yaml:"render" doc:"names whose addresses are render servers: http://name:port"`
 	SlowStart time.Duration `yaml:"slow_start" doc:"a replica that came up gets less than its part for this long; 0 = off"`
 	// Replica is what neither DNS nor a pod says of a replica.
 	Replica    fleet.Template         `yaml:"replica"`
@@ -265,9 +266,11 @@ func (c *Config) Validate() error {
 	default:
 		bad("log.level", "%q is not debug, info, warn or error", c.Log.Level)
 	}
-	for i, name := range c.Discovery.DNS {
-		if u, err := url.Parse(name); err != nil || u.Scheme == "" || u.Hostname() == "" {
-			bad(fmt.Sprintf("discovery.dns[%d]", i), "%q is not a URL like http://name:8000", name)
+	for key, names := range map[string][]string{"discovery.dns": c.Discovery.DNS, "discovery.render": c.Discovery.Render} {
+		for i, name := range names {
+			if u, err := url.Parse(name); err != nil || u.Scheme == "" || u.Hostname() == "" {
+				bad(fmt.Sprintf("%s[%d]", key, i), "%q is not a URL like http://name:8000", name)
+			}
 		}
 	}
 	errs = append(errs, c.AccessLog.Faults()...)

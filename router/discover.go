@@ -21,8 +21,8 @@ type finder struct {
 // newDiscovery makes the sources that the configuration turns on.
 func newDiscovery(cfg DiscoveryConfig, logger hclog.Logger) ([]finder, error) {
 	var out []finder
-	if len(cfg.DNS) > 0 {
-		d := &fleet.DNS{Names: cfg.DNS, Template: cfg.Replica, Logger: logger}
+	if len(cfg.DNS)+len(cfg.Render) > 0 {
+		d := &fleet.DNS{Names: cfg.DNS, Renders: cfg.Render, Template: cfg.Replica, Logger: logger}
 		out = append(out, finder{fleet.SourceDNS, d.Run, d.Trouble})
 	}
 	if cfg.Kubernetes.Selector != "" {

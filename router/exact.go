@@ -23,11 +23,11 @@ func (p *prompts) lostExact(q *token.Query, reason token.Reason) {
 		}
 	}
 	p.log.Warn("exact routing is off: prompts are keyed by text", "model", q.Model, "api", q.Kind.String(), "reason", string(reason),
-		"why", why, "cure", cureOf(q.Engines, q.Kind, reason))
+		"why", why, "cure", cureOf(q.Engines, reason))
 }
 
 // cureOf says what to do about a model whose prompts get text keys.
-func cureOf(asked []token.Oracle, k token.Kind, reason token.Reason) string {
+func cureOf(asked []token.Oracle, reason token.Reason) string {
 	engine := ""
 	for i := range asked {
 		engine = asked[i].Engine
@@ -37,7 +37,7 @@ func cureOf(asked []token.Oracle, k token.Kind, reason token.Reason) string {
 		return "List a render server (kind: render), or start vLLM with --enable-scale-out: its /render renders this model's chats as the engine does"
 	case reason != token.Unsupported && reason != token.NoEngine:
 		return "Give the replicas time to answer (limits.tokenize) or list render servers (kind: render)"
-	case engine == "sglang" && (k == token.Chat || k == token.Completion):
+	case engine == "sglang":
 		return "Upgrade to SGLang 0.5.23 or newer: its /tokenize takes chats"
 	case engine == "vllm":
 		return "Start vLLM with " + scaleOut + ", or list a `vllm launch render` server (kind: render)"
@@ -61,7 +61,7 @@ func (p *prompts) keyStatus(modes []token.Mode) []console.Keying {
 				}
 			}
 			if m.Inexact() && p.followed(m.Model) {
-				k.Off, k.Cure = true, cureOf(asked, m.Kind, m.Reason)
+				k.Off, k.Cure = true, cureOf(asked, m.Reason)
 			}
 		}
 		out = append(out, k)

@@ -13,7 +13,7 @@ func TestOracleAsksAReplicaThatDoesNotRest(t *testing.T) {
 	f.Set([]fleet.Spec{
 		{Name: "a", URL: "http://a", Engine: "vllm"},
 		{Name: "b", URL: "http://b", Engine: "vllm", Credentials: "secret"},
-		{Name: "c", URL: "http://c", Engine: "sglang"},
+		{Name: "c", URL: "http://c", Engine: "trtllm"},
 		{Name: "d", URL: "http://d"},
 	}, time.Unix(1, 0))
 	replicas := f.List()
@@ -44,7 +44,7 @@ func TestOracleAsksAReplicaThatDoesNotRest(t *testing.T) {
 	if asked["http://a"] == 0 || asked["http://b"] == 0 || asked["http://c"] == 0 || asked["http://d"] > 0 {
 		t.Errorf("asked %v, want all whose engine is known", asked)
 	}
-	// SGLang has no endpoint for Messages: it is drawn only if nobody else is left.
+	// TensorRT-LLM has no endpoint for Messages: it is drawn only if nobody else is left.
 	if asked := draw(replicas, token.Messages, "http://a", "http://b", "http://c"); asked["http://c"] > 0 || len(asked) != 2 {
 		t.Errorf("asked %v while all rest", asked)
 	}
@@ -64,7 +64,7 @@ func TestASecondReplicaIsAskedWhereTheFirstCannotTell(t *testing.T) {
 	p.fleet.Set([]fleet.Spec{
 		{Name: "a", URL: "http://a", Engine: "vllm", Model: "m"},
 		{Name: "b", URL: "http://b", Engine: "vllm", Model: "m"},
-		{Name: "c", URL: "http://c", Engine: "sglang", Model: "m"},
+		{Name: "c", URL: "http://c", Engine: "trtllm", Model: "m"},
 		{Name: "b/1", URL: "http://b", Rank: 1, Engine: "vllm", Model: "m"},
 	}, time.Unix(1, 0))
 	l := p.path.directory.lineup("m")
@@ -87,7 +87,7 @@ func TestASecondReplicaIsAskedWhereTheFirstCannotTell(t *testing.T) {
 		}
 	}
 	if asked := p.path.prompts.oracles(s, token.Messages); len(asked) != 1 || asked[0].URL != "http://a" {
-		t.Errorf("asked %+v, SGLang has no endpoint for Messages", asked)
+		t.Errorf("asked %+v, TensorRT-LLM has no endpoint for Messages", asked)
 	}
 }
 

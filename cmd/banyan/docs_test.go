@@ -120,7 +120,7 @@ func TestDocumentsNameCommandsAndFlagsThatExist(t *testing.T) {
 		all.WriteString(text)
 	}
 	eachNamed(t, "`--([a-z][a-z._-]*[a-z])", func(doc, flag string) {
-		foreign := []string{"page-size", "enable-prompt-tokens-details", "no-enable-prefix-caching", "kv-events-config", "enable-scale-out", "chat-template", "served-model-name"} // the engines'
+		foreign := []string{"page-size", "enable-prompt-tokens-details", "no-enable-prefix-caching", "kv-events-config", "enable-scale-out", "chat-template", "served-model-name", "exclude-tools-when-tool-choice-none"} // the engines'
 		if !slices.Contains(foreign, flag) && !strings.Contains(all.String(), "  --"+flag) {
 			t.Errorf("%s: no command has a flag --%s", doc, flag)
 		}

@@ -62,6 +62,21 @@ var vllmCases = []vllmCase{
 	{"chat, LoRA", "/v1/chat/completions", func(w *vllmWorld) object {
 		return w.with(w.chat(say("user", w.text(40))), "model", "lora")
 	}},
+	{"chat, tools that may not be used", "/v1/chat/completions", func(w *vllmWorld) object {
+		return w.with(w.with(w.chat(say("system", w.text(40)), say("user", "Weather?")), "tools", []object{weatherTool}), "tool_choice", "none")
+	}},
+	{"messages, tools that may not be used", "/v1/messages", func(w *vllmWorld) object {
+		return object{
+			"model": "tiny", "max_tokens": 4, "system": w.text(40), "messages": []object{say("user", "Weather?")}, "tool_choice": object{"type": "none"},
+			"tools": []object{{"name": "weather", "description": "Tells it.", "input_schema": object{"type": "object", "properties": object{"place": object{"type": "string"}}}}},
+		}
+	}},
+	{"responses, tools that may not be used", "/v1/responses", func(w *vllmWorld) object {
+		return object{
+			"model": "tiny", "max_output_tokens": 4, "instructions": w.text(40), "input": "Weather?", "tool_choice": "none",
+			"tools": []object{{"type": "function", "name": "weather", "parameters": object{"type": "object", "properties": object{"place": object{"type": "string"}}}}},
+		}
+	}},
 	{"messages", "/v1/messages", func(w *vllmWorld) object {
 		return object{"model": "tiny", "max_tokens": 4, "system": w.text(40), "messages": []object{say("user", "Hello.")}}
 	}},

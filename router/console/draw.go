@@ -74,6 +74,7 @@ func drawStatus(s *Status) Drawing {
 		"label": s.Label, "verdict": s.Verdict, "mark": marks[s.Level], "name": s.Name, "version": s.Version, "policy": s.Policy,
 		"time": time.UnixMilli(s.TimeMs).Format("15:04:05"), "uptime": age(1000 * s.UptimeS),
 		"rate": "-", "rateNote": count(s.Requests.Total) + " through this peer since its start, " + count(s.Requests.Failed) + " failed",
+		"keysNote": keysNote(s),
 		"treeNote": treeText(&s.Tree, d.Unit),
 		"meshNote": fmt.Sprintf("What one peer hears the others know %s later (99 %%: %s). %d streams differ. Received %s, sent %s.",
 			millis(s.Mesh.PropagationMs.P50), millis(s.Mesh.PropagationMs.P99), s.Mesh.Divergent, sum(s.Mesh.BytesIn), sum(s.Mesh.BytesOut)),

@@ -52,7 +52,7 @@ func TestPageReadsWithoutScript(t *testing.T) {
 	}
 	for _, want := range []string{
 		"pool-a", "r3 is down: connection refused. ", "r3 is down: connection refused", "Requests go to the others", ">r2<", ">31<", ">12.4k<", ">81 %<",
-		"down 12s", "1984 of 2210", "180 ms", "3f9c01aa", "first look: 2 replicas, 3 peers", `aria-live="polite"`,
+		"down 12s", "1984 of 2210", "180 ms", "3f9c01aa", "first look: 2 replicas, 3 peers", "m messages: text (/v1/messages/render answered 403) · m chat: exact, by tokenize · n chat: text (configured).", `aria-live="polite"`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("C3: the page lacks %q", want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -192,6 +193,30 @@ func keyRows(s *Status) (rows []tableRow) {
 		rows = append(rows, tableRow{level, []string{k.Model, k.API, how, dash(why)}})
 	}
 	return worstFirst(rows)
+}
+
+// maxKeysTold bounds the models and APIs in a note.
+const maxKeysTold = 12
+
+// keysNote says in a paragraph what keyRows say.
+func keysNote(s *Status) string {
+	rows := keyRows(s)
+	var parts []string
+	for i, row := range rows {
+		if i == maxKeysTold {
+			parts = append(parts, fmt.Sprintf("%d more: see banyan status", len(rows)-i))
+			break
+		}
+		text := fmt.Sprintf("%s %s: %s", row.cells[0], row.cells[1], row.cells[2])
+		if why := row.cells[3]; why != "-" {
+			text += " (" + why + ")"
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		return "No prompt was keyed yet."
+	}
+	return "Prompts are keyed: " + strings.Join(parts, " · ") + "."
 }
 
 var keyColumns = []column{{head: "MODEL"}, {head: "API"}, {head: "KEYS"}, {head: "WHY", drop: 1}}

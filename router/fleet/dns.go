@@ -28,6 +28,7 @@ const (
 // DNS lists the addresses behind names as replicas, and looks again and again.
 type DNS struct {
 	Names    []string      // http://name:port
+	Renders  []string      // the same, of render servers
 	Every    time.Duration // between looks; default 5 s
 	Template Template
 	// Lookup resolves a host name; nil: the system's resolver.
@@ -41,6 +42,7 @@ type DNS struct {
 type dnsName struct {
 	scheme, host string
 	port         int
+	render       bool
 	addresses    []netip.Addr
 	misses       int
 	answered     bool
@@ -75,12 +77,12 @@ func (d *DNS) Run(ctx context.Context, update func([]Spec)) {
 // the configuration's checks).
 func (d *DNS) parse() []*dnsName {
 	var out []*dnsName
-	for _, name := range d.Names {
+	for i, name := range slices.Concat(d.Names, d.Renders) {
 		u, err := url.Parse(name)
 		if err != nil || u.Hostname() == "" {
 			continue
 		}
-		n := &dnsName{scheme: u.Scheme, host: u.Hostname(), port: 80}
+		n := &dnsName{scheme: u.Scheme, host: u.Hostname(), port: 80, render: i >= len(d.Names)}
 		if u.Scheme == "https" {
 			n.port = 443
 		}
@@ -177,7 +179,11 @@ func (d *DNS) specs(names []*dnsName) []Spec {
 	var out []Spec
 	for _, n := range names {
 		for _, a := range n.addresses {
-			out = append(out, d.Template.spec("", n.scheme, a.String(), n.port))
+			s := d.Template.spec("", n.scheme, a.String(), n.port)
+			if n.render {
+				s = Spec{URL: s.URL, Kind: KindRender, Model: s.Model, Credentials: s.Credentials}
+			}
+			out = append(out, s)
 		}
 	}
 	return out

@@ -109,6 +109,29 @@ func TestDiscoveryLeadsToNoForbiddenAddress(t *testing.T) {
 	}
 }
 
+// Render servers share the replicas' model and credentials, and have no events.
+func TestDNSListsRenderServers(t *testing.T) {
+	d := &DNS{
+		Names: []string{"http://pool:8000"}, Renders: []string{"http://render:9000"},
+		Template: Template{Engine: "vllm", EventsPort: 5557, ReplayPort: 5558, Ranks: 4, Topic: "kv", Role: "decode", Model: "m", Credentials: "c"},
+		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr(map[string]string{"pool": "10.0.0.1", "render": "10.0.1.1"}[host])}, nil
+		},
+	}
+	names := d.parse()
+	if !d.look(t.Context(), names) {
+		t.Fatal("no answer")
+	}
+	specs := d.specs(names)
+	if len(specs) != 2 || specs[0].Kind != "" || specs[0].Events == "" {
+		t.Fatalf("%+v", specs)
+	}
+	want := Spec{URL: "http://10.0.1.1:9000", Kind: KindRender, Model: "m", Credentials: "c"}
+	if !specs[1].same(&want) || ValidateSpecs([]Spec{specs[1].withDefaults()}) != nil {
+		t.Errorf("%+v", specs[1])
+	}
+}
+
 func TestDNSLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		last := byte(1)

@@ -42,6 +42,27 @@ type Cut struct {
 	Bare []byte
 }
 
+// hideTools adds the form without tools, and a trial that tells whether a vLLM
+// shows tools to a client that may use none: --exclude-tools-when-tool-choice-none.
+func (p *Plain) hideTools(model []byte) {
+	bare, err := parseObject(p.Forms[0], 0)
+	if err != nil {
+		return
+	}
+	bare.remove("tools")
+	o := object{}
+	if model != nil {
+		o.set("model", model)
+	}
+	o.set("messages", []byte(`[{"role":"user","content":"Hello."}]`))
+	o.set("tools", []byte(`[{"name":"look","description":"Looks.","input_schema":{"type":"object","properties":{}}}]`))
+	o.set("tool_choice", []byte(`{"type":"none"}`))
+	asked, _ := plainMessages(&o)
+	p.Forms = append(p.Forms, bare.bytes())
+	p.Trial = &Trial{Body: o.bytes(), Forms: asked.Forms}
+	p.Shape |= withHiddenTools
+}
+
 // Shape is a set of the parts of a prompt that a conversion rewrote.
 type Shape uint16
 
@@ -58,6 +79,7 @@ const (
 	withoutThinking
 	withPartial
 	withThinking
+	withHiddenTools
 )
 
 // message is one of a chat under construction; all values are raw JSON.

@@ -31,25 +31,28 @@ var billing = []byte(`"x-anthropic-billing-header`)
 type anthropic struct {
 	shape  Shape
 	merge  bool     // system messages in the middle go to the front
+	bare   bool     // tools that may not be used are not shown
 	system [][]byte // texts of the system prompt
 	out    []message
 }
 
-// plainMessages makes chats of a Messages body. Two settings of the server
-// cannot be known: whether its template takes system messages in the middle, and
-// which effort stands for thinking that is switched off. Each doubles the forms.
+// plainMessages makes chats of a Messages body. Three settings of the server
+// cannot be known: whether its template takes system messages in the middle,
+// which effort stands for thinking that is switched off, and whether tools are
+// shown that may not be used. Each doubles the forms.
 func plainMessages(o *object) (p Plain, why string) {
-	if kind := memberOf(o.get("tool_choice"), "type"); string(kind) == `"none"` && o.given("tools") {
-		return p, "its tool_choice is none: whether tools are shown then is a setting of the server"
-	}
-	for _, merge := range []bool{false, true} {
-		c := anthropic{merge: merge}
+	hides := string(memberOf(o.get("tool_choice"), "type")) == `"none"`
+	for i := range 4 {
+		c := anthropic{merge: i&1 != 0, bare: i&2 != 0}
 		chat, err := c.chat(o)
 		if err != nil {
 			return Plain{}, whyOf(err)
 		}
-		if merge && c.shape&withInlineSystem == 0 {
-			break
+		if c.merge && c.shape&withInlineSystem == 0 || c.bare && (!hides || c.shape&withTools == 0) {
+			continue
+		}
+		if hides && c.shape&withTools != 0 {
+			c.shape |= withHiddenTools
 		}
 		if p.Forms, err = c.finish(p.Forms, o, chat); err != nil {
 			return Plain{}, whyOf(err)
@@ -123,7 +126,9 @@ func (c *anthropic) chat(o *object) (chat object, err error) {
 		if err != nil {
 			return chat, err
 		}
-		chat.set("tools", declared)
+		if !c.bare {
+			chat.set("tools", declared)
+		}
 	}
 	return chat, nil
 }

@@ -15,9 +15,6 @@ func plainResponses(o *object) (p Plain, why string) {
 			return p, "it has the field " + name
 		}
 	}
-	if string(o.get("tool_choice")) == `"none"` && o.given("tools") {
-		return p, "its tool_choice is none: whether tools are shown then is a setting of the server"
-	}
 	var c responses
 	chat, err := c.chat(o)
 	if err != nil {
@@ -31,6 +28,12 @@ func plainResponses(o *object) (p Plain, why string) {
 		p.Cut = &Cut{Keep: -1}
 	}
 	p.Forms, p.Converted, p.Shape = [][]byte{body}, true, c.shape
+	if string(o.get("tool_choice")) == `"none"` && chat.get("tools") != nil {
+		if c.shape&withCalls != 0 {
+			return Plain{}, "its tool_choice is none, and it holds calls"
+		}
+		p.hideTools(o.get("model"))
+	}
 	if c.shape&withCalls != 0 {
 		// /tokenize writes the arguments of a call before its name, the Responses
 		// API the name first: a template that dumps the function shows it.

@@ -58,7 +58,6 @@ func TestMessagesBecomeChats(t *testing.T) {
 		"an image in a result":   {`{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":[{"type":"image"}]}]}]}`, nil, "image"},
 		"an assistant's result":  {`{"model":"m","messages":[{"role":"assistant","content":[{"type":"tool_result","tool_use_id":"i","content":"x"}]}]}`, nil, "not the user's"},
 		"a tool of the server's": {`{"model":"m","messages":[` + user + `],"tools":[{"type":"web_search_20250305","name":"w"}]}`, nil, "input_schema"},
-		"tools that are hidden":  {`{"model":"m","messages":[` + user + `],"tools":[{"name":"n","input_schema":{}}],"tool_choice":{"type":"none"}}`, nil, "tool_choice"},
 		"tools that change":      {`{"model":"m","messages":[{"role":"system","content":[{"type":"tool_removal"}]}]}`, nil, "changes its tools"},
 		"a call without an id":   {`{"model":"m","messages":[{"role":"assistant","content":[{"type":"tool_use","name":"n","input":{}}]}]}`, nil, "no id"},
 		"no role":                {`{"model":"m","messages":[{"content":"a"}]}`, nil, "role"},
@@ -112,7 +111,6 @@ func TestResponsesBecomeChats(t *testing.T) {
 		"a call in a namespace":    {`{"model":"m","input":[{"type":"function_call","call_id":"c","name":"n","arguments":"{}","namespace":"s"}]}`, nil, "another kind"},
 		"an image":                 {`{"model":"m","input":[{"role":"user","content":[{"type":"input_image"}]}]}`, nil, "input_image"},
 		"thoughts that are hidden": {`{"model":"m","input":[{"type":"reasoning","summary":[],"encrypted_content":"x"}]}`, nil, "encrypted"},
-		"tools that are hidden":    {`{"model":"m","input":"a","tools":[{"type":"function","name":"n"}],"tool_choice":"none"}`, nil, "tool_choice"},
 	} {
 		t.Run(name, func(t *testing.T) { asked(t, Responses, c.body, c.want, c.why) })
 	}
@@ -202,5 +200,44 @@ func TestOnePrompt(t *testing.T) {
 	}
 	if r, err := Parse(Completions, []byte(`{"prompt":["a","b"]}`)); err != nil || r.OnePrompt() {
 		t.Error("a batch")
+	}
+}
+
+// TestToolsThatMayNotBeUsed: whether they are shown is a flag of vLLM's.
+func TestToolsThatMayNotBeUsed(t *testing.T) {
+	const (
+		messages = `"messages":[{"role":"user","content":"a"}]`
+		function = `{"type":"function","function":{"name":"n","parameters":{"type":"object"}}}`
+	)
+	for _, c := range []struct {
+		endpoint Endpoint
+		body     string
+		forms    int
+		trial    bool
+	}{
+		{Messages, `{` + messages + `,"tools":[{"name":"n","input_schema":{}}],"tool_choice":{"type":"none"}}`, 2, false},
+		{Messages, `{` + messages + `,"tools":[{"name":"n","input_schema":{}}],"tool_choice":{"type":"auto"}}`, 1, false},
+		{Messages, `{` + messages + `,"tool_choice":{"type":"none"}}`, 1, false},
+		{Responses, `{"input":"a","tools":[{"type":"function","name":"n","parameters":{}}],"tool_choice":"none"}`, 2, true},
+		{Responses, `{"input":"a","tools":[{"type":"function","name":"n","parameters":{}}],"tool_choice":"auto"}`, 1, false},
+		{Responses, `{"input":"a","tool_choice":"none"}`, 1, false},
+		{Chat, `{` + messages + `,"tools":[` + function + `],"tool_choice":"none"}`, 2, true},
+		{Chat, `{` + messages + `,"tools":[` + function + `]}`, 1, false},
+		{Chat, `{` + messages + `,"tools":[],"tool_choice":"none"}`, 1, false},
+	} {
+		p, why := TokenizeBody(c.endpoint, "vllm", []byte(c.body))
+		if why != "" || len(p.Forms) != c.forms || (p.Trial != nil) != c.trial {
+			t.Errorf("%s has %d forms and the trial %v (%s)", c.body, len(p.Forms), p.Trial, why)
+			continue
+		}
+		if c.forms == 2 && (!bytes.Contains(p.Forms[0], []byte(`"tools"`)) || bytes.Contains(p.Forms[1], []byte(`"tools"`))) {
+			t.Errorf("%s: %s", c.body, bytes.Join(p.Forms, []byte{'\n'}))
+		}
+		if c.trial && (len(p.Trial.Forms) != 2 || bytes.Contains(p.Trial.Forms[1], []byte(`"tools"`))) {
+			t.Errorf("%s: its trial %s", c.body, bytes.Join(p.Trial.Forms, []byte{'\n'}))
+		}
+	}
+	if p, why := TokenizeBody(Responses, "vllm", []byte(`{"input":[{"type":"function_call","call_id":"c","name":"n","arguments":"{}"}],"tools":[{"type":"function","name":"n"}],"tool_choice":"none"}`)); why == "" {
+		t.Errorf("calls, and tools that may not be used: %d forms", len(p.Forms))
 	}
 }

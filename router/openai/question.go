@@ -54,7 +54,12 @@ func TokenizeBody(endpoint Endpoint, engine string, body []byte) (p Plain, why s
 	if why != "" {
 		return p, why
 	}
-	return Plain{Forms: [][]byte{ask}, Cut: cut}, ""
+	p = Plain{Forms: [][]byte{ask}, Cut: cut}
+	if tools := o.get("tools"); endpoint == Chat && (engine == "vllm" || engine == "") && cut == nil &&
+		string(o.get("tool_choice")) == `"none"` && tools != nil && tools[0] == '[' && firstElement(tools) != nil {
+		p.hideTools(o.get("model"))
+	}
+	return p, ""
 }
 
 // RenderBody completes a PromptBody for vLLM's render endpoints: Messages must

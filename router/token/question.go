@@ -42,7 +42,7 @@ func (t *Tokenizer) question(ctx context.Context, o *Oracle, k Kind, rung int, b
 	s := ladder(o.Engine, k)[rung]
 	var r rendered
 	var err error
-	if ask.Converted && (s.proof != "" || ask.Twin != nil || ask.Trial != nil) {
+	if ask.Trial != nil || ask.Converted && (s.proof != "" || ask.Twin != nil) {
 		r, err = t.prove(ctx, o, k, rung, body, ask)
 	} else {
 		r, err = t.post(ctx, o, s.path, ask.Forms[0])
@@ -106,8 +106,10 @@ func (t *Tokenizer) tried(ctx context.Context, o *Oracle, s step, ask *Question)
 	switch {
 	case err != nil:
 		return r, -1, err
+	case form < 0 && !ask.Converted:
+		form = 0 // the likeliest: what its answers count will tell
 	case form < 0 || form >= len(ask.Forms):
-		return r, -1, fmt.Errorf("%w: nothing tells where its system messages go", errShape)
+		return r, -1, fmt.Errorf("%w: nothing tells which of %d forms it has", errShape, len(ask.Forms))
 	}
 	r, err = t.post(ctx, o, s.path, ask.Forms[form])
 	return r, form, err

@@ -121,6 +121,11 @@ func TestATrialTellsTheForm(t *testing.T) {
 	if k := ask(3, "0+44", "0+45"); k.Reason != Unaskable {
 		t.Errorf("without a count: %s by %s", k.Scheme, k.Reason)
 	}
+	q := converted(4, "0+60", "100+61") // a chat is likely what it says
+	q.Trial, q.Converted = &Trial{Body: []byte("trial"), Forms: q.Forms}, false
+	if k := q.ask(tok, e, Chat); k.Scheme != Engine || k.Tokens != 60 {
+		t.Errorf("a chat without a count: %d tokens, %s by %s", k.Tokens, k.Scheme, k.Reason)
+	}
 }
 
 // A shape none of whose forms the engine counts is keyed by text for a minute;
