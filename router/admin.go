@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -23,7 +24,7 @@ type front struct {
 	api           atomic.Pointer[proxy.Handler]
 
 	rules     *inForce
-	doors     *doors
+	doors     *access.Doors
 	operators *operators
 	journal   *journal
 	prefixes  *prefixUse
@@ -51,7 +52,7 @@ func (f *front) adminHandler() http.Handler {
 	mux.HandleFunc("GET /v1/requests", f.journal.serveRequests)
 	mux.HandleFunc("GET /v1/requests/{id}", f.journal.serveRequest)
 	mux.HandleFunc("POST /v1/replicas/{id...}", f.operators.serveIntent)
-	mux.HandleFunc("POST "+eventsPath, f.ingest.serveEvents)
+	mux.HandleFunc("POST "+access.EventsPath, f.ingest.serveEvents)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", f.readiness.serveReady)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -62,9 +63,9 @@ func (f *front) adminHandler() http.Handler {
 	for _, pattern := range []string{"GET /{$}", "GET /console/", "GET /request", "GET /runbook", "GET /v1/watch", "GET /v1/decisions"} {
 		mux.Handle(pattern, page)
 	}
-	guarded := f.doors.guardAdmin(mux)
+	guarded := f.doors.GuardOperators(mux)
 	if f.rules.config().Admin.TLS.ClientCA != "" {
-		return exempt(healthPaths, f.doors.needCertificate("admin", guarded), guarded)
+		return access.Exempt(access.HealthPaths, f.doors.NeedCertificate("admin", guarded), guarded)
 	}
 	return guarded
 }
@@ -82,9 +83,9 @@ func (f *front) publicHandler(api http.Handler) http.Handler {
 	for _, path := range engineHealth {
 		mux.HandleFunc(path, f.readiness.serveReady)
 	}
-	api = f.doors.guardClients(api)
+	api = f.doors.GuardClients(api)
 	if f.rules.config().HTTP.TLS.ClientCA != "" {
-		api = f.doors.needCertificate("http", api)
+		api = f.doors.NeedCertificate("http", api)
 	}
 	// No ServeMux chooses between them: it answers paths like //v1/models with
 	// redirects in HTML.

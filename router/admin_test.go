@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -118,14 +119,14 @@ func TestEventsByHTTP(t *testing.T) {
 	const body = `{"replica":"r","epoch_ms":1700000000000,"seq":0,"ts":1700000000.5,"events":[
 		{"type":"BlockStored","block_hashes":[1],"parent_block_hash":null,"token_ids":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"block_size":16}]}`
 	off := bounded(t, func(*Config) {})
-	if status, _, text := call(t, "POST", "http://"+off.front.admin.Addr().String()+eventsPath, "", body, ""); status != http.StatusForbidden {
+	if status, _, text := call(t, "POST", "http://"+off.front.admin.Addr().String()+access.EventsPath, "", body, ""); status != http.StatusForbidden {
 		t.Errorf("without ingest.token: %d %s", status, text)
 	}
 	p := bounded(t, func(c *Config) {
 		c.Ingest.Token = "secret"
 		c.Replicas = []fleet.Spec{{Name: "r", URL: c.Replicas[0].URL, Engine: "vllm", Model: "m"}}
 	})
-	url := "http://" + p.front.admin.Addr().String() + eventsPath
+	url := "http://" + p.front.admin.Addr().String() + access.EventsPath
 	for name, c := range map[string]struct {
 		token, body string
 		status      int

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/banyan-llm/banyan/router/access"
 )
 
 // authority signs certificates for tests.
@@ -161,7 +163,7 @@ func TestCertificatesRotateUnderTraffic(t *testing.T) {
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	hour := time.Now().Add(time.Hour)
 	ca.issue(cert, key, 10, hour)
-	both := TLSConfig{Cert: cert, Key: key}
+	both := access.TLSConfig{Cert: cert, Key: key}
 	p := runningPeer(t, Source{}, func(c *Config) { c.HTTP.TLS, c.Admin.TLS = both, both })
 	public, admin := "https://"+p.front.public.Addr().String()+"/healthz", "https://"+p.front.admin.Addr().String()+"/v1/status"
 
@@ -236,7 +238,7 @@ func TestOldTLSAndPlainHTTPAreRefused(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	ca.issue(cert, key, 1, time.Now().Add(time.Hour))
-	p := runningPeer(t, Source{}, func(c *Config) { c.HTTP.TLS = TLSConfig{Cert: cert, Key: key} })
+	p := runningPeer(t, Source{}, func(c *Config) { c.HTTP.TLS = access.TLSConfig{Cert: cert, Key: key} })
 	address := p.front.public.Addr().String()
 	for version, ok := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		client := ca.client(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, version })
@@ -274,7 +276,7 @@ func TestClientCertificates(t *testing.T) {
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &loaded, nil }
 		}
 	}
-	with := TLSConfig{Cert: file("cert"), Key: file("key"), ClientCA: ca.path}
+	with := access.TLSConfig{Cert: file("cert"), Key: file("key"), ClientCA: ca.path}
 	p := runningPeer(t, Source{}, func(c *Config) { c.HTTP.TLS, c.Admin.TLS = with, with })
 	public, admin := "https://"+p.front.public.Addr().String(), "https://"+p.front.admin.Addr().String()
 	known, nobody, strange := ca.client(pair("client", "client-key")), ca.client(nil), ca.client(pair("strange", "strange-key"))

@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/token"
 )
@@ -182,9 +183,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	rules := p.rules.Load()
-	for listener, cert := range map[string]*certificate{"http": rules.http, "admin": rules.admin} {
+	for listener, cert := range map[string]*access.Certificate{"http": rules.HTTP, "admin": rules.Admin} {
 		if cert != nil {
-			gauge(c.expiry, cert.ends(), listener)
+			gauge(c.expiry, cert.Ends(), listener)
 		}
 	}
 	for of, full := range p.path.capacity.saturation(time.Now()) {

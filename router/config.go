@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/requests"
@@ -44,20 +45,20 @@ type Config struct {
 
 // HTTPConfig is the public listener.
 type HTTPConfig struct {
-	Listen         string        `yaml:"listen" doc:"OpenAI API listener"`
-	ConnectionAge  time.Duration `yaml:"connection_age" doc:"client connections end after this (+-20 %), never mid-answer; 0 = never"`
-	PolicyOverride bool          `yaml:"policy_override" doc:"allow the X-Banyan-Policy request header"`
-	TLS            TLSConfig     `yaml:"tls"`
+	Listen         string           `yaml:"listen" doc:"OpenAI API listener"`
+	ConnectionAge  time.Duration    `yaml:"connection_age" doc:"client connections end after this (+-20 %), never mid-answer; 0 = never"`
+	PolicyOverride bool             `yaml:"policy_override" doc:"allow the X-Banyan-Policy request header"`
+	TLS            access.TLSConfig `yaml:"tls"`
 }
 
 // AdminConfig is the admin listener. Beyond loopback it asks for keys or client
 // certificates, unless it is told not to.
 type AdminConfig struct {
-	Listen   string    `yaml:"listen" doc:"status, metrics, console, drain"`
-	Hosts    []string  `yaml:"hosts" doc:"names it answers to in the Host header, besides loopback and IP addresses; * = any"`
-	KeysFile string    `yaml:"keys_file" doc:"hashed admin keys; lines may end in role=read"`
-	Insecure bool      `yaml:"insecure" doc:"listen beyond loopback without keys (also --insecure-admin)"`
-	TLS      TLSConfig `yaml:"tls"`
+	Listen   string           `yaml:"listen" doc:"status, metrics, console, drain"`
+	Hosts    []string         `yaml:"hosts" doc:"names it answers to in the Host header, besides loopback and IP addresses; * = any"`
+	KeysFile string           `yaml:"keys_file" doc:"hashed admin keys; lines may end in role=read"`
+	Insecure bool             `yaml:"insecure" doc:"listen beyond loopback without keys (also --insecure-admin)"`
+	TLS      access.TLSConfig `yaml:"tls"`
 }
 
 // MeshConfig is the mesh listener and how peers find and trust each other.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -34,7 +35,7 @@ func readCredentials(s *fleet.Spec) error {
 	case told > 1:
 		return errors.New("credentials: give one of credentials, credentials_file, credentials_env")
 	case s.CredentialsFile != "":
-		secret, err := readSecret(s.CredentialsFile)
+		secret, err := access.ReadSecret(s.CredentialsFile)
 		if err != nil {
 			return fmt.Errorf("credentials_file: %w", err)
 		}

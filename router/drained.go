@@ -1,7 +1,6 @@
 package router
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -59,22 +59,6 @@ func (op *operators) lastOf(r *fleet.Replica) (models []string) {
 	return models
 }
 
-// operatorKey finds the name of an operator's key in a request's context.
-type operatorKey struct{}
-
-// operatorOf is the name of the key that an admin request carries; "-" if none
-// is asked for.
-func operatorOf(r *http.Request) string {
-	if name, ok := r.Context().Value(operatorKey{}).(string); ok {
-		return name
-	}
-	return "-"
-}
-
-func withOperator(r *http.Request, name string) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), operatorKey{}, name))
-}
-
 // tellIntent logs what an operator did; a warning is one in the log too.
 func (op *operators) tellIntent(replica, verb, by, warning string) {
 	if warning != "" {
@@ -109,6 +93,6 @@ func (op *operators) serveIntent(w http.ResponseWriter, r *http.Request) {
 	}
 	op.loads.SetIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
 	op.mesh.intentChanged()
-	op.tellIntent(name, verb, operatorOf(r), said["warning"])
+	op.tellIntent(name, verb, access.OperatorOf(r), said["warning"])
 	writeJSON(w, http.StatusOK, said)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -48,7 +49,7 @@ func TestDrainedReplicasAreLeftToWhoHasNoOther(t *testing.T) {
 }
 
 func TestTheLastReplicaOfAModelIsDrainedByForceOnly(t *testing.T) {
-	secret, line := NewKey("ops")
+	secret, line := access.NewKey("ops")
 	log := &logText{}
 	p := loggingPeer(t, log, func(c *Config) {
 		c.Admin.KeysFile = fileOf(t, line)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -96,7 +97,7 @@ func TestEnginesCannotSendARouterElsewhere(t *testing.T) {
 	// Events by HTTP name a replica; they do not make one.
 	for _, name := range []string{tr.URL, tr.host(), "http://" + tr.host() + "#0", "nobody"} {
 		event, _ := json.Marshal(map[string]any{"replica": name, "epoch_ms": 1, "seq": 0, "ts": 1, "events": []any{}})
-		req, _ := http.NewRequest(http.MethodPost, "http://"+p.front.admin.Addr().String()+eventsPath, strings.NewReader(string(event)))
+		req, _ := http.NewRequest(http.MethodPost, "http://"+p.front.admin.Addr().String()+access.EventsPath, strings.NewReader(string(event)))
 		req.Header.Set("Authorization", "Bearer token")
 		req.Header.Set("Content-Type", "application/json")
 		res, err := http.DefaultClient.Do(req)

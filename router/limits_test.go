@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -154,7 +155,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if n, err := open[0].Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("five connections are open")
 	}
-	if n := counterValue(p.metrics.refused.WithLabelValues("http", gaveWay)); n == 0 {
+	if n := counterValue(p.metrics.refused.WithLabelValues("http", access.GaveWay)); n == 0 {
 		t.Error("the one that gave its place is not counted")
 	}
 	open[0].Close()

@@ -13,6 +13,7 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/gossip/mesh"
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/ingest"
 )
@@ -68,7 +69,7 @@ func keyring(m MeshConfig) ([]string, error) {
 	if m.Keyring == "" {
 		return keys, nil
 	}
-	data, err := readBoundedFile(m.Keyring, 64<<10)
+	data, err := access.ReadFile(m.Keyring, 64<<10)
 	if err != nil {
 		return nil, fmt.Errorf("mesh.keyring: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
@@ -59,19 +60,19 @@ func (p *Peer) live(ctx context.Context) error {
 			p.log.Info(why)
 		}
 	}
-	clients := newConnections(func() int { most, _ := fits(); return most }, closed("http"))
-	operators := newConnections(func() int { return maxOperators }, closed("admin"))
+	clients := access.NewConnections(func() int { most, _ := fits(); return most }, closed("http"))
+	operators := access.NewConnections(func() int { return maxOperators }, closed("admin"))
 	public := &http.Server{
-		Handler: p.front.publicHandler(api), ConnContext: proxy.ConnContext(p.rules.config().HTTP.ConnectionAge), ConnState: clients.note,
+		Handler: p.front.publicHandler(api), ConnContext: proxy.ConnContext(p.rules.config().HTTP.ConnectionAge), ConnState: clients.Note,
 		ReadHeaderTimeout: p.rules.config().Limits.HeaderTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
-	admin := &http.Server{Handler: p.front.adminHandler(), ConnState: operators.note, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
+	admin := &http.Server{Handler: p.front.adminHandler(), ConnState: operators.Note, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
 	if p.rules.config().HTTP.TLS.On() {
-		public.TLSConfig = p.front.doors.serverTLS(httpCertificate)
+		public.TLSConfig = p.front.doors.TLS(access.HTTPCertificate)
 	}
 	if p.rules.config().Admin.TLS.On() {
-		admin.TLSConfig = p.front.doors.serverTLS(adminCertificate)
+		admin.TLSConfig = p.front.doors.TLS(access.AdminCertificate)
 	}
 	admin.RegisterOnShutdown(p.front.console.Close)
 	failed := make(chan error, 3)
@@ -129,16 +130,16 @@ func (p *Peer) live(ctx context.Context) error {
 // and (5) serf is left, in live. http.Server.Shutdown would not do: it closes a
 // connection the moment its last stream ends, and the client may just then
 // write its next request.
-func (p *Peer) drain(clients *connections) {
+func (p *Peer) drain(clients *access.Connections) {
 	p.readiness.draining.Store(true)
 	p.mesh.setTags(false, true)
 	p.log.Info("draining", "delay", p.rules.config().Drain.Delay, "timeout", p.rules.config().Drain.Timeout)
 	time.Sleep(p.rules.config().Drain.Delay)
 	_ = closeAfterLastCall(p.front.public)
-	time.Sleep(retireTick) // for the last one accepted to be noted
+	time.Sleep(access.RetireTick) // for the last one accepted to be noted
 	end, cancel := context.WithTimeout(context.Background(), p.rules.config().Drain.Timeout)
 	defer cancel()
-	if cut := clients.retire(end, min(idleLinger, p.rules.config().Drain.Delay)); cut > 0 {
+	if cut := clients.Retire(end, min(idleLinger, p.rules.config().Drain.Delay)); cut > 0 {
 		p.log.Warn("streams cut at drain.timeout", "streams", cut)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
@@ -157,7 +158,7 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 			Name: "banyan_access_refused_total", Help: "Requests refused before they were looked at, by listener and why.",
 		}, []string{"listener", "why"}),
 	}
-	for _, r := range refusals {
+	for _, r := range access.Refusals {
 		m.refused.WithLabelValues(r[0], r[1])
 	}
 	m.queueWait = histogram("banyan_queue_wait_seconds", "Time in the queue, of requests that could not be dispatched at once.", latency)

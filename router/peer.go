@@ -21,6 +21,7 @@ import (
 	"github.com/banyan-llm/banyan/deploy"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
@@ -135,7 +136,7 @@ func hashSecret(cfg *Config, log hclog.Logger) ([]byte, error) {
 		sum := sha256.Sum256([]byte("banyan hash secret\x00" + cfg.Mesh.Label))
 		return sum[:], nil
 	}
-	secret, err := readBoundedFile(cfg.Mesh.HashSecret, 64<<10)
+	secret, err := access.ReadFile(cfg.Mesh.HashSecret, 64<<10)
 	if err != nil {
 		return nil, fmt.Errorf("mesh.hash_secret: %w", err)
 	}
@@ -266,7 +267,11 @@ func (p *Peer) composePath(keys *prompts, serving *directory) {
 func (p *Peer) composeFront(bounds *ceilings) {
 	f := p.front
 	f.rules, f.journal, f.ingest, f.readiness, f.metrics, f.status = p.rules, p.journal, p.ingest, p.readiness, p.metrics, p.Status
-	f.doors = &doors{rules: p.rules, journal: p.journal, metrics: p.metrics}
+	f.doors = &access.Doors{
+		Rules:    func() *access.Rules { return &p.rules.Load().Rules },
+		Refused:  func(listener, why string) { p.metrics.refused.WithLabelValues(listener, why).Inc() },
+		TurnAway: p.journal.turnAway, Deny: writeError,
+	}
 	f.operators = &operators{fleet: p.fleet, loads: p.loads, mesh: p.mesh, log: p.log}
 	f.console.Serve(console.Sources{Find: p.journal.findRequest, Notable: p.journal.notableRequests, Runbook: deploy.Runbook})
 	p.report = &report{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -196,21 +197,21 @@ func fileChanges(old, next *rules) (out []string) {
 	if a, b := replicaNames(old), replicaNames(next); !slices.Equal(a, b) {
 		out = append(out, fmt.Sprintf("replicas: %s -> %s", strings.Join(a, " "), strings.Join(b, " ")))
 	}
-	if !slices.Equal(old.clients, next.clients) {
-		out = append(out, fmt.Sprintf("auth.keys_file: %d keys", len(next.clients)))
+	if !slices.Equal(old.Clients, next.Clients) {
+		out = append(out, fmt.Sprintf("auth.keys_file: %d keys", len(next.Clients)))
 	}
-	if !slices.Equal(old.admins, next.admins) {
-		out = append(out, fmt.Sprintf("admin.keys_file: %d keys", len(next.admins)))
+	if !slices.Equal(old.Admins, next.Admins) {
+		out = append(out, fmt.Sprintf("admin.keys_file: %d keys", len(next.Admins)))
 	}
 	if !slices.Equal(old.ring, next.ring) {
 		out = append(out, fmt.Sprintf("mesh.keyring: %d keys", len(next.ring)))
 	}
-	for section, c := range map[string][2]*certificate{"http.tls": {old.http, next.http}, "admin.tls": {old.admin, next.admin}} {
+	for section, c := range map[string][2]*access.Certificate{"http.tls": {old.HTTP, next.HTTP}, "admin.tls": {old.Admin, next.Admin}} {
 		switch {
 		case c[1] == nil:
-		case !c[0].leaf.Equal(c[1].leaf):
-			out = append(out, fmt.Sprintf("%s.cert: until %s", section, c[1].leaf.NotAfter.UTC().Format(time.RFC3339)))
-		case c[1].server.ClientCAs != nil && !c[0].server.ClientCAs.Equal(c[1].server.ClientCAs):
+		case !c[0].Leaf.Equal(c[1].Leaf):
+			out = append(out, fmt.Sprintf("%s.cert: until %s", section, c[1].Leaf.NotAfter.UTC().Format(time.RFC3339)))
+		case c[1].Server.ClientCAs != nil && !c[0].Server.ClientCAs.Equal(c[1].Server.ClientCAs):
 			out = append(out, section+".client_ca")
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -74,7 +75,7 @@ func TestAReloadTakesUpWhatItCanAndNamesTheRest(t *testing.T) {
 	if !p.log.IsDebug() {
 		t.Error("the log level stayed")
 	}
-	if !p.rules.config().Admin.answers("h") {
+	if !slices.Contains(p.rules.Load().Hosts, "h") {
 		t.Error("the new name is not answered to")
 	}
 	restart := []string{"http.listen", "grid", "routing.disaggregate.mode", "limits.predictions"}
@@ -97,7 +98,7 @@ func TestAReloadTakesUpWhatItCanAndNamesTheRest(t *testing.T) {
 }
 
 func TestABadConfigurationChangesNothing(t *testing.T) {
-	_, line := NewKey("a")
+	_, line := access.NewKey("a")
 	clients := fileOf(t, line)
 	p, s, log := followingPeer(t, func(c *Config) {
 		c.Auth.KeysFile = clients

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -120,7 +121,7 @@ func (j *journal) turnAway(w http.ResponseWriter, r *http.Request, code int, nam
 	if j.rules.config().AccessLog.Wants(&record) {
 		j.access.Add(&record)
 	}
-	refuse(w, r, code, name, message)
+	access.Refuse(w, r, code, name, message)
 }
 
 // remember keeps a decision: who was asked, what was known and, with scores, at

@@ -8,22 +8,20 @@ import (
 	"slices"
 	"time"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/policy"
 )
 
 // rules are what a reload replaces, all at one stroke: the configuration and
 // what was read from the files it names. They are immutable.
 type rules struct {
-	told     *Config // as it was given
-	cfg      *Config // with the replicas' credentials filled in
-	policies map[string]policy.Policy
-	clients  keys // nil: no key is asked for
-	admins   keys // nil: no key is asked for
-	http     *certificate
-	admin    *certificate
-	ring     []string // gossip keys; the first one sends
-	at       time.Time
-	files    stamps // of the files before they were read
+	told         *Config // as it was given
+	cfg          *Config // with the replicas' credentials filled in
+	policies     map[string]policy.Policy
+	access.Rules          // keys and certificates, as they were read
+	ring         []string // gossip keys; the first one sends
+	at           time.Time
+	files        stamps // of the files before they were read
 }
 
 // ConfigError holds every fault of a configuration, each beginning with its
@@ -101,18 +99,19 @@ func (r *rules) readFiles(cfg *Config, now time.Time) (faults []error) {
 			fault(fmt.Errorf("%s: %w", key, err))
 		}
 	}
+	r.TenantHeader, r.Listen, r.Hosts = cfg.IsolateBy, cfg.Admin.Listen, cfg.Admin.Hosts
 	var err error
 	if cfg.Auth.KeysFile != "" {
-		r.clients, err = readKeys(cfg.Auth.KeysFile, attrTenant)
+		r.Clients, err = access.ReadKeys(cfg.Auth.KeysFile, access.TenantAttribute)
 		note("auth.keys_file", err)
 	}
 	if cfg.Admin.KeysFile != "" {
-		r.admins, err = readKeys(cfg.Admin.KeysFile, attrRole)
+		r.Admins, err = access.ReadKeys(cfg.Admin.KeysFile, access.RoleAttribute)
 		note("admin.keys_file", err)
 	}
-	r.http, err = readCertificate(&cfg.HTTP.TLS, "http.tls", now)
+	r.HTTP, err = access.ReadCertificate(&cfg.HTTP.TLS, "http.tls", now)
 	fault(err)
-	r.admin, err = readCertificate(&cfg.Admin.TLS, "admin.tls", now)
+	r.Admin, err = access.ReadCertificate(&cfg.Admin.TLS, "admin.tls", now)
 	fault(err)
 	r.ring, err = keyring(cfg.Mesh)
 	fault(err)

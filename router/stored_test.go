@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -230,7 +231,7 @@ func TestSaltsAreWhatEnginesTake(t *testing.T) {
 
 // Clients of Anthropic's send their key as x-api-key and read errors of its shape.
 func TestAnthropicClientsAreServed(t *testing.T) {
-	key, line := NewKey("claude")
+	key, line := access.NewKey("claude")
 	var got http.Header
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/messages" {
@@ -272,7 +273,7 @@ func TestAnthropicClientsAreServed(t *testing.T) {
 
 // Load tools and clients ask a router for its health by the paths of an engine.
 func TestEnginesHealthPathsAreAnswered(t *testing.T) {
-	_, line := NewKey("somebody")
+	_, line := access.NewKey("somebody")
 	p := runningPeer(t, Source{}, func(c *Config) {
 		c.Auth.KeysFile = fileOf(t, line)
 		c.Replicas = []fleet.Spec{{Name: "r0", URL: newKeeper(t).URL, Engine: "vllm", Model: "m"}}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 )
 
@@ -40,7 +41,7 @@ func TestASharedCacheLayerCountsForEveryReplica(t *testing.T) {
 	for replica, from := range map[string]int{"store": 1, "foreign": 1000, "closed": 2000} {
 		body := fmt.Sprintf(`{"replica":%q,"epoch_ms":1700000000000,"seq":0,"ts":1700000000.5,"events":[
 			{"type":"BlockStored","block_hashes":[1,2,3,4],"parent_block_hash":null,"token_ids":%s,"block_size":16,"medium":"CPU"}]}`, replica, ids(64, from))
-		if status, _, text := call(t, "POST", "http://"+p.front.admin.Addr().String()+eventsPath, "secret", body, ""); status != http.StatusAccepted {
+		if status, _, text := call(t, "POST", "http://"+p.front.admin.Addr().String()+access.EventsPath, "secret", body, ""); status != http.StatusAccepted {
 			t.Fatalf("%d %s", status, text)
 		}
 	}

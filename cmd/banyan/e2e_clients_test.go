@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/banyan-llm/banyan/router"
+	"github.com/banyan-llm/banyan/router/access"
 )
 
 // clientEnv starts one peer that asks for keys in front of one replica.
@@ -24,7 +24,7 @@ func clientEnv(t *testing.T) []string {
 // clientEnvOf starts some peers that ask for keys in front of some replicas.
 func clientEnvOf(t *testing.T, peers int, more string, replicas int) []string {
 	t.Helper()
-	key, line := router.NewKey("tester")
+	key, line := access.NewKey("tester")
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(line+"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/banyan-llm/banyan/router"
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
 )
 
@@ -158,8 +158,8 @@ func TestConsoleKeepsTheFocusWhenRowsMove(t *testing.T) {
 // work; a key that may only look cannot drain, and the page says so.
 func TestConsoleWithAnAdminKeyInABrowser(t *testing.T) {
 	b := startBrowser(t)
-	full, fullLine := router.NewKey("ann")
-	look, lookLine := router.NewKey("bob", "role=read")
+	full, fullLine := access.NewKey("ann")
+	look, lookLine := access.NewKey("bob", "role=read")
 	keys := writeFile(t, fullLine+"\n"+lookLine+"\n")
 	t.Setenv("BANYAN_ADMIN_KEY", full) // for the test's own look at the status
 	peer := meshWith(t, 1, fmt.Sprintf("admin: {keys_file: %q}\n", keys), replicaProcess(t, "r0"))[0]

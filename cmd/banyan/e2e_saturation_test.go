@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/banyan-llm/banyan/router"
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
 )
 
@@ -56,8 +56,8 @@ type outcomes struct {
 // nothing is left and all counts agree.
 func TestSaturation(t *testing.T) {
 	lookup(t, "haproxy")
-	greedy, greedyLine := router.NewKey("greedy")
-	modest, modestLine := router.NewKey("modest")
+	greedy, greedyLine := access.NewKey("greedy")
+	modest, modestLine := access.NewKey("modest")
 	keys := writeFile(t, greedyLine+"\n"+modestLine+"\n")
 	var replicas []*process
 	for i := range 2 {

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/banyan-llm/banyan/router"
+	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
 )
 
@@ -70,8 +70,8 @@ func runBinary(t *testing.T, env []string, args ...string) (code int, out string
 // asks operators for their keys.
 func TestConfigurationIsFollowed(t *testing.T) {
 	r0, r1 := replicaProcess(t, "r0"), replicaProcess(t, "r1")
-	adminKey, adminLine := router.NewKey("ops")
-	readKey, readLine := router.NewKey("prometheus", "role=read")
+	adminKey, adminLine := access.NewKey("ops")
+	readKey, readLine := access.NewKey("prometheus", "role=read")
 	const gossip, gossip2 = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "ZWRjYmE5ODc2NTQzMjEwZmVkY2JhOTg3NjU0MzIxMGY="
 	m := &mounted{t: t, dir: t.TempDir()}
 	files := func(config, ring string) map[string]string {
@@ -197,10 +197,10 @@ func TestTenantsShareNothing(t *testing.T) {
 	for _, mode := range []string{"auto", "text"} {
 		t.Run(mode, func(t *testing.T) {
 			replicas := []*process{replicaProcess(t, "r0"), replicaProcess(t, "r1")}
-			red, redLine := router.NewKey("red-1", "tenant=red")
-			red2, red2Line := router.NewKey("red-2", "tenant=red")
-			blue, blueLine := router.NewKey("blue")
-			gate, gateLine := router.NewKey("gateway", "tenant=*")
+			red, redLine := access.NewKey("red-1", "tenant=red")
+			red2, red2Line := access.NewKey("red-2", "tenant=red")
+			blue, blueLine := access.NewKey("blue")
+			gate, gateLine := access.NewKey("gateway", "tenant=*")
 			keys := writeFile(t, strings.Join([]string{redLine, red2Line, blueLine, gateLine}, "\n"))
 			peers := meshWith(t, 2, fmt.Sprintf("isolate_by: X-Tenant\ntokenizer: %s\nauth: {keys_file: %s}\n", mode, keys), replicas...)
 			a, b := "http://"+peers[0].said["http"], "http://"+peers[1].said["http"]
@@ -282,8 +282,8 @@ func TestNoSecretAndNoPromptIsTold(t *testing.T) {
 		header, answer              = "MARKHEADER", "MARKANSWER"
 		gossip                      = "TUFSS0dPU1NJUE1BUktHT1NTSVBNQVJLR09TU0lQTUE="
 	)
-	clientKey, clientLine := router.NewKey("client", "tenant=*")
-	adminKey, adminLine := router.NewKey("ops")
+	clientKey, clientLine := access.NewKey("client", "tenant=*")
+	adminKey, adminLine := access.NewKey("ops")
 	marks := []string{prompt, salt, session, user, upstream, token, tenant, header, answer, gossip, clientKey, adminKey, "MARKWRONG"}
 
 	good := replicaProcess(t, "r0")

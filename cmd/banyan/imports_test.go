@@ -39,10 +39,11 @@ var allowed = map[string][]string{
 	"router/tracing":         {},
 	"router/fleet":           {"crdt", "router/load"},
 	"router/requests":        {},
+	"router/access":          {"router/openai", "router/proxy"},
 	"router/console":         {"router/requests"},
 	"router": {
 		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/kvevents", "router/kvevents/follow",
-		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing", "router/requests", "deploy",
+		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing", "router/requests", "router/access", "deploy",
 	},
 	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/fleet", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},

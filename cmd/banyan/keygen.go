@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/banyan-llm/banyan/gossip/mesh"
-	"github.com/banyan-llm/banyan/router"
+	"github.com/banyan-llm/banyan/router/access"
 )
 
 // keygen prints a gossip key or a client's key, or writes a mesh authority and
@@ -75,7 +75,7 @@ func given(fs *flag.FlagSet, names ...string) []string {
 
 // newKey prints a key and the line of a file that admits it.
 func newKey(w io.Writer, file, name string, attributes ...string) error {
-	key, line := router.NewKey(name, attributes...)
+	key, line := access.NewKey(name, attributes...)
 	_, err := fmt.Fprintf(w, "key (shown once): %s\nline for %s: %s\n", key, file, line)
 	return err
 }

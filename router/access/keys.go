@@ -1,4 +1,4 @@
-package router
+package access
 
 import (
 	"bufio"
@@ -19,8 +19,8 @@ const maxKeysBytes = 4 << 20
 
 // Attributes of a key, after its hash. Which of them count depends on the file.
 const (
-	attrTenant = "tenant" // auth.keys_file: whose requests these are; * = as the header says
-	attrRole   = "role"   // admin.keys_file: read or admin
+	TenantAttribute = "tenant" // auth.keys_file: whose requests these are; * = as the header says
+	RoleAttribute   = "role"   // admin.keys_file: read or admin
 )
 
 // The roles of admin keys.
@@ -29,17 +29,17 @@ const (
 	roleAdmin = "admin" // everything; the default
 )
 
-// key is one line of a key file: a name, the SHA-256 of a bearer key, and what
+// Key is one line of a key file: a name, the SHA-256 of a bearer key, and what
 // the key stands for.
-type key struct {
-	name   string
+type Key struct {
+	Name   string
 	hash   [sha256.Size]byte
-	tenant string // "" if the line names none
-	role   string
+	Tenant string // "" if the line names none
+	Role   string
 }
 
-// keys are the bearer keys of one file. The file holds only hashes.
-type keys []key
+// Keys are the bearer keys of one file. The file holds only hashes.
+type Keys []Key
 
 // NewKey draws a bearer key and the line of a key file that admits it.
 // Attributes are words like tenant=a or role=read.
@@ -51,9 +51,9 @@ func NewKey(name string, attributes ...string) (bearer, line string) {
 	return bearer, strings.Join(append([]string{name + ":" + hex.EncodeToString(hash[:])}, attributes...), " ")
 }
 
-// readKeys reads a key file whose lines may carry one kind of attribute.
-func readKeys(path, attribute string) (keys, error) {
-	data, err := readBoundedFile(path, maxKeysBytes)
+// ReadKeys reads a key file whose lines may carry one kind of attribute.
+func ReadKeys(path, attribute string) (Keys, error) {
+	data, err := ReadFile(path, maxKeysBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func readKeys(path, attribute string) (keys, error) {
 
 // parseKeys reads lines "name:64 hex digits [attribute=value]"; blank lines and
 // # are comments. No fault quotes more than the name.
-func parseKeys(data []byte, attribute string) (keys, error) {
-	list, seen := keys{}, map[[sha256.Size]byte]string{}
+func parseKeys(data []byte, attribute string) (Keys, error) {
+	list, seen := Keys{}, map[[sha256.Size]byte]string{}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
@@ -81,11 +81,11 @@ func parseKeys(data []byte, attribute string) (keys, error) {
 		if i <= 0 {
 			return nil, fmt.Errorf("line %d: want name:sha256 (banyan keygen --client NAME)", n)
 		}
-		k := key{name: line[:i], role: roleAdmin}
+		k := Key{Name: line[:i], Role: roleAdmin}
 		words := strings.Fields(line[i+1:])
 		hash, err := hex.DecodeString(strings.Join(words[:min(1, len(words))], ""))
 		if err != nil || len(hash) != sha256.Size {
-			return nil, fmt.Errorf("line %d: %q is not followed by 64 hex digits", n, k.name)
+			return nil, fmt.Errorf("line %d: %q is not followed by 64 hex digits", n, k.Name)
 		}
 		k.hash = [sha256.Size]byte(hash)
 		for _, word := range words[1:] {
@@ -94,34 +94,34 @@ func parseKeys(data []byte, attribute string) (keys, error) {
 			}
 		}
 		if other, ok := seen[k.hash]; ok {
-			return nil, fmt.Errorf("line %d: %q has the key of %q", n, k.name, other)
+			return nil, fmt.Errorf("line %d: %q has the key of %q", n, k.Name, other)
 		}
-		seen[k.hash] = k.name
+		seen[k.hash] = k.Name
 		list = append(list, k)
 	}
 	return list, lines.Err()
 }
 
-func (k *key) attribute(word, allowed string) error {
+func (k *Key) attribute(word, allowed string) error {
 	name, value, ok := strings.Cut(word, "=")
 	switch {
 	case !ok || name != allowed || value == "":
 		return fmt.Errorf("%q: want %s=…", word, allowed)
-	case name == attrTenant:
-		k.tenant = value
+	case name == TenantAttribute:
+		k.Tenant = value
 	case value != roleRead && value != roleAdmin:
 		return fmt.Errorf("role %q is not %s or %s", value, roleRead, roleAdmin)
 	default:
-		k.role = value
+		k.Role = value
 	}
 	return nil
 }
 
-// find tells whose key it is; nil if nobody's. All keys are compared, each in
+// Find tells whose key it is; nil if nobody's. All keys are compared, each in
 // constant time.
-func (list keys) find(bearer string) *key {
+func (list Keys) Find(bearer string) *Key {
 	hash := sha256.Sum256([]byte(bearer))
-	var found *key
+	var found *Key
 	for i := range list {
 		if subtle.ConstantTimeCompare(hash[:], list[i].hash[:]) == 1 {
 			found = &list[i]
@@ -130,8 +130,8 @@ func (list keys) find(bearer string) *key {
 	return found
 }
 
-// readBoundedFile reads a file of the operator's, at most limit bytes.
-func readBoundedFile(path string, limit int64) ([]byte, error) {
+// ReadFile reads a file of the operator's, at most limit bytes.
+func ReadFile(path string, limit int64) ([]byte, error) {
 	// A pipe or a device would be waited for, or never end.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no regular file", path)
@@ -151,9 +151,9 @@ func readBoundedFile(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// readSecret reads a file that holds one secret, without its last newline.
-func readSecret(path string) (string, error) {
-	data, err := readBoundedFile(path, 64<<10)
+// ReadSecret reads a file that holds one secret, without its last newline.
+func ReadSecret(path string) (string, error) {
+	data, err := ReadFile(path, 64<<10)
 	if err != nil {
 		return "", err
 	}

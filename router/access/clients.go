@@ -1,4 +1,4 @@
-package router
+package access
 
 import (
 	"net/http"
@@ -24,40 +24,33 @@ func clientKey(r *http.Request) (key string, ok bool) {
 	return key, key != ""
 }
 
-// doors lets requests in at the listeners.
-type doors struct {
-	rules   *inForce
-	journal *journal
-	metrics *metrics
-}
-
-// guardClients lets only requests with a known key through, and only for the
+// GuardClients lets only requests with a known key through, and only for the
 // tenant that the key stands for. The router's key is not for the replicas: it
 // is taken off.
-func (d *doors) guardClients(next http.Handler) http.Handler {
+func (d *Doors) GuardClients(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rules := d.rules.Load()
-		var who *key
-		if rules.clients != nil {
+		rules := d.Rules()
+		var who *Key
+		if rules.Clients != nil {
 			given, ok := clientKey(r)
-			if who = rules.clients.find(given); !ok || who == nil {
-				d.metrics.refused.WithLabelValues("http", "key").Inc()
+			if who = rules.Clients.Find(given); !ok || who == nil {
+				d.Refused("http", "key")
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				d.journal.turnAway(w, r, http.StatusUnauthorized, "invalid_api_key", "no valid API key was given; send it as Authorization: Bearer KEY, or as x-api-key: KEY")
+				d.TurnAway(w, r, http.StatusUnauthorized, "invalid_api_key", "no valid API key was given; send it as Authorization: Bearer KEY, or as x-api-key: KEY")
 				return
 			}
 			r.Header.Del("Authorization")
 			r.Header.Del("X-Api-Key")
-			r = proxy.WithClient(r, who.name, who.tenant == "*") // a gateway's: the header says whose turn it is
+			r = proxy.WithClient(r, who.Name, who.Tenant == "*") // a gateway's: the header says whose turn it is
 		}
-		if header := rules.cfg.IsolateBy; header != "" {
+		if header := rules.TenantHeader; header != "" {
 			if code, why := bindTenant(r.Header, header, who); why != "" {
-				d.metrics.refused.WithLabelValues("http", "tenant").Inc()
-				d.journal.turnAway(w, r, code, "invalid_tenant", why)
+				d.Refused("http", "tenant")
+				d.TurnAway(w, r, code, "invalid_tenant", why)
 				return
 			}
 			if !isolated(r.URL.Path) {
-				d.journal.turnAway(w, r, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
+				d.TurnAway(w, r, http.StatusNotFound, "not_found", "where tenants are kept apart, this path is not served")
 				return
 			}
 		}
@@ -78,17 +71,17 @@ func isolated(path string) bool {
 // tenant=* (of a gateway that knows its users), or a router without keys,
 // believes the header. Two headers are refused: the other one may be a
 // client's, let through by a gateway that adds its own.
-func bindTenant(h http.Header, header string, who *key) (code int, why string) {
+func bindTenant(h http.Header, header string, who *Key) (code int, why string) {
 	given := h.Values(header)
 	if len(given) > 1 {
 		return http.StatusBadRequest, "the header " + header + " is given twice"
 	}
-	if who == nil || who.tenant == "*" {
+	if who == nil || who.Tenant == "*" {
 		return 0, ""
 	}
-	tenant := who.tenant
+	tenant := who.Tenant
 	if tenant == "" {
-		tenant = who.name
+		tenant = who.Name
 	}
 	if len(given) == 1 && given[0] != tenant {
 		return http.StatusForbidden, "this API key is of another tenant than the header " + header + " names"
@@ -97,8 +90,8 @@ func bindTenant(h http.Header, header string, who *key) (code int, why string) {
 	return 0, ""
 }
 
-// refuse answers in the shape of the endpoint.
-func refuse(w http.ResponseWriter, r *http.Request, code int, name, message string) {
+// Refuse answers in the shape of the endpoint.
+func Refuse(w http.ResponseWriter, r *http.Request, code int, name, message string) {
 	e := openai.Error{Status: code, Type: "invalid_request_error", Code: name, Message: message}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -1,4 +1,4 @@
-package router
+package access
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 
 // retiring is a server whose answers to /stream end when the test says so.
 type retiring struct {
-	clients *connections
+	clients *Connections
 	l       net.Listener
 	release chan struct{}
 }
@@ -25,8 +25,8 @@ func startLimited(t *testing.T, most int) *retiring {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &retiring{clients: newConnections(func() int { return most }, func(string) {}), l: l, release: make(chan struct{})}
-	s := &http.Server{ConnState: r.clients.note, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	r := &retiring{clients: NewConnections(func() int { return most }, func(string) {}), l: l, release: make(chan struct{})}
+	s := &http.Server{ConnState: r.clients.Note, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.URL.Path == "/stream" {
 			w.(http.Flusher).Flush()
 			<-r.release
@@ -71,7 +71,7 @@ func TestRetireAnswersTheRequestThatFollowsAStream(t *testing.T) {
 	c := r.dial(t)
 	stream := c.ask(t, "/stream")
 	retired := make(chan int, 1)
-	go func() { retired <- r.clients.retire(context.Background(), time.Minute) }()
+	go func() { retired <- r.clients.Retire(context.Background(), time.Minute) }()
 	r.l.Close()
 	close(r.release)
 	_, _ = io.Copy(io.Discard, stream.Body)
@@ -95,7 +95,7 @@ func TestRetireClosesIdleConnectionsAfterTheLinger(t *testing.T) {
 		defer r.clients.mu.Unlock()
 		return len(r.clients.open) == 2
 	})
-	if n := r.clients.retire(context.Background(), 30*time.Millisecond); n != 0 {
+	if n := r.clients.Retire(context.Background(), 30*time.Millisecond); n != 0 {
 		t.Errorf("%d answers were running", n)
 	}
 	for _, c := range []client{used, fresh} {
@@ -159,7 +159,7 @@ type from struct {
 func (f *from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.addr), Port: 1} }
 
 func TestAStrangerPushesOutItselfFirst(t *testing.T) {
-	c := newConnections(func() int { return 16 }, func(string) {})
+	c := NewConnections(func() int { return 16 }, func(string) {})
 	var clients []*from
 	open := func(addr string) (*from, net.Conn) {
 		conn := &from{addr: addr}
@@ -201,7 +201,7 @@ func TestRetireEndsAtItsTimeout(t *testing.T) {
 	r.dial(t).ask(t, "/stream")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if n := r.clients.retire(ctx, time.Millisecond); n != 1 {
+	if n := r.clients.Retire(ctx, time.Millisecond); n != 1 {
 		t.Errorf("%d answers were running, want 1", n)
 	}
 }

@@ -1,4 +1,4 @@
-package router
+package access
 
 import (
 	"crypto/tls"
@@ -34,24 +34,24 @@ func (c *TLSConfig) Validate(section string) error {
 	return nil
 }
 
-// certificate is what a listener shows and asks for, as it was read.
-type certificate struct {
-	leaf   *x509.Certificate
-	server *tls.Config
+// Certificate is what a listener shows and asks for, as it was read.
+type Certificate struct {
+	Leaf   *x509.Certificate
+	Server *tls.Config
 }
 
-// readCertificate reads a listener's files; nil if it speaks no TLS. A
+// ReadCertificate reads a listener's files; nil if it speaks no TLS. A
 // certificate that is not valid now is refused, so that a reload never replaces
 // a good one by it.
-func readCertificate(c *TLSConfig, section string, now time.Time) (*certificate, error) {
+func ReadCertificate(c *TLSConfig, section string, now time.Time) (*Certificate, error) {
 	if !c.On() {
 		return nil, nil
 	}
-	chain, err := readBoundedFile(c.Cert, maxPEMBytes)
+	chain, err := ReadFile(c.Cert, maxPEMBytes)
 	if err != nil {
 		return nil, fmt.Errorf("%s.cert: %w", section, err)
 	}
-	private, err := readBoundedFile(c.Key, maxPEMBytes)
+	private, err := ReadFile(c.Key, maxPEMBytes)
 	if err != nil {
 		return nil, fmt.Errorf("%s.key: %w", section, err)
 	}
@@ -67,7 +67,7 @@ func readCertificate(c *TLSConfig, section string, now time.Time) (*certificate,
 		return nil, fmt.Errorf("%s.cert: it is valid from %s to %s, not now", section,
 			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	out := &certificate{leaf: leaf, server: &tls.Config{
+	out := &Certificate{Leaf: leaf, Server: &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
 	}}
 	if c.ClientCA != "" {
@@ -76,25 +76,25 @@ func readCertificate(c *TLSConfig, section string, now time.Time) (*certificate,
 	return out, err
 }
 
-// ends is when the certificate does, in seconds since 1970.
-func (c *certificate) ends() float64 {
-	return float64(c.leaf.NotAfter.Unix())
+// Ends is when the certificate does, in seconds since 1970.
+func (c *Certificate) Ends() float64 {
+	return float64(c.Leaf.NotAfter.Unix())
 }
 
 // askClients asks for certificates. Whether one must be shown is decided per
-// request (needCertificate), for health checks have none. Sessions are not
+// request (NeedCertificate), for health checks have none. Sessions are not
 // resumed, so that a removed authority ends with its file.
-func (c *certificate) askClients(path, section string) error {
-	pem, err := readBoundedFile(path, maxPEMBytes)
+func (c *Certificate) askClients(path, section string) error {
+	pem, err := ReadFile(path, maxPEMBytes)
 	if err != nil {
 		return fmt.Errorf("%s.client_ca: %w", section, err)
 	}
-	c.server.ClientCAs = x509.NewCertPool()
-	if !c.server.ClientCAs.AppendCertsFromPEM(pem) {
+	c.Server.ClientCAs = x509.NewCertPool()
+	if !c.Server.ClientCAs.AppendCertsFromPEM(pem) {
 		return fmt.Errorf("%s.client_ca: no certificate in %s", section, path)
 	}
-	c.server.ClientAuth = tls.VerifyClientCertIfGiven
-	c.server.SessionTicketsDisabled = true
+	c.Server.ClientAuth = tls.VerifyClientCertIfGiven
+	c.Server.SessionTicketsDisabled = true
 	return nil
 }
 
@@ -102,27 +102,30 @@ func (c *certificate) askClients(path, section string) error {
 // while it runs.
 var errNoTLS = errors.New("no certificate")
 
-// serverTLS is a listener's configuration: each handshake takes the
+// TLS is a listener's configuration: each handshake takes the
 // certificate of that moment.
-func (d *doors) serverTLS(of func(*rules) *certificate) *tls.Config {
+func (d *Doors) TLS(of func(*Rules) *Certificate) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		if c := of(d.rules.Load()); c != nil {
-			return c.server, nil
+		if c := of(d.Rules()); c != nil {
+			return c.Server, nil
 		}
 		return nil, errNoTLS
 	}}
 }
 
-func httpCertificate(r *rules) *certificate  { return r.http }
-func adminCertificate(r *rules) *certificate { return r.admin }
+// HTTPCertificate is that of the clients' listener.
+func HTTPCertificate(r *Rules) *Certificate { return r.HTTP }
 
-// needCertificate refuses requests without a client's certificate, for
+// AdminCertificate is that of the operators' listener.
+func AdminCertificate(r *Rules) *Certificate { return r.Admin }
+
+// NeedCertificate refuses requests without a client's certificate, for
 // listeners that have a client_ca.
-func (d *doors) needCertificate(listener string, next http.Handler) http.Handler {
+func (d *Doors) NeedCertificate(listener string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			d.metrics.refused.WithLabelValues(listener, "certificate").Inc()
-			refuse(w, r, http.StatusUnauthorized, "no_client_certificate", "this listener asks for a client certificate")
+			d.Refused(listener, "certificate")
+			Refuse(w, r, http.StatusUnauthorized, "no_client_certificate", "this listener asks for a client certificate")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -1,36 +1,41 @@
-package router
+package access
 
 import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
-// guarding is a peer with nothing but what its guards read.
-func guarding(t *testing.T, change func(*Config)) *doors {
+// guarded are doors with nothing but what their guards read.
+type guarded struct {
+	*Doors
+	refused map[string]int // by listener and why
+}
+
+func guarding(rules Rules) guarded {
+	refused := map[string]int{}
+	return guarded{&Doors{
+		Rules:    func() *Rules { return &rules },
+		Refused:  func(listener, why string) { refused[listener+" "+why]++ },
+		TurnAway: Refuse, Deny: func(w http.ResponseWriter, code int, err error) { http.Error(w, err.Error(), code) },
+	}, refused}
+}
+
+func keysOf(t *testing.T, attribute string, lines ...string) Keys {
 	t.Helper()
-	cfg := DefaultConfig()
-	cfg.Mesh.Insecure = true
-	change(&cfg)
-	r, err := makeRules(&cfg, nil, time.Now())
+	list, err := ReadKeys(fileOf(t, lines...), attribute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &doors{rules: new(inForce), metrics: newMetrics(prometheus.NewRegistry(), "test")}
-	d.journal = &journal{rules: d.rules}
-	d.rules.Store(r)
-	return d
+	return list
 }
 
 func TestOnlyKnownKeysPassAndAreTakenOff(t *testing.T) {
 	key, line := NewKey("team:a")
-	p := guarding(t, func(c *Config) { c.Auth.KeysFile = fileOf(t, line) })
+	p := guarding(Rules{Clients: keysOf(t, TenantAttribute, line)})
 	var reached *http.Request
-	h := p.guardClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = r }))
+	h := p.GuardClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = r }))
 	for header, want := range map[string]int{
 		"Bearer " + key: 200, "bearer  " + key: 200, "Bearer " + key + "x": 401, "Bearer ": 401, "": 401, "Basic " + key: 401, key: 401,
 	} {
@@ -49,7 +54,7 @@ func TestOnlyKnownKeysPassAndAreTakenOff(t *testing.T) {
 			t.Error("the router's key reached the data path")
 		}
 	}
-	if n := counterValue(p.metrics.refused.WithLabelValues("http", "key")); n != 5 {
+	if n := p.refused["http key"]; n != 5 {
 		t.Errorf("%d refusals are counted", n)
 	}
 }
@@ -59,10 +64,10 @@ func TestAKeyBindsItsTenant(t *testing.T) {
 	own, ownLine := NewKey("own")
 	blue, blueLine := NewKey("a", "tenant=blue")
 	gateway, gatewayLine := NewKey("gateway", "tenant=*")
-	keyed := guarding(t, func(c *Config) { c.IsolateBy, c.Auth.KeysFile = "X-Tenant", fileOf(t, ownLine, blueLine, gatewayLine) })
-	open := guarding(t, func(c *Config) { c.IsolateBy = "X-Tenant" })
+	keyed := guarding(Rules{TenantHeader: "X-Tenant", Clients: keysOf(t, TenantAttribute, ownLine, blueLine, gatewayLine)})
+	open := guarding(Rules{TenantHeader: "X-Tenant"})
 	for name, tc := range map[string]struct {
-		doors  *doors
+		doors  guarded
 		key    string
 		given  []string
 		code   int
@@ -81,7 +86,7 @@ func TestAKeyBindsItsTenant(t *testing.T) {
 		"without keys two are refused as well": {open, "", []string{"blue", "red"}, 400, ""},
 	} {
 		tenant, reached := "", false
-		h := tc.doors.guardClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tenant, reached = r.Header.Get("X-Tenant"), true }))
+		h := tc.doors.GuardClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tenant, reached = r.Header.Get("X-Tenant"), true }))
 		r := httptest.NewRequest(http.MethodPost, "/v1/completions", nil)
 		if tc.key != "" {
 			r.Header.Set("Authorization", "Bearer "+tc.key)
@@ -100,7 +105,7 @@ func TestAKeyBindsItsTenant(t *testing.T) {
 // A path that gets no salt would share the engine's cache between tenants.
 func TestTenantsGetNoPathThatCannotBeIsolated(t *testing.T) {
 	for isolate, want := range map[string]int{"": 200, "X-Tenant": 404} {
-		h := guarding(t, func(c *Config) { c.IsolateBy = isolate }).guardClients(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		h := guarding(Rules{TenantHeader: isolate}).GuardClients(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for path, code := range map[string]int{
 			"/v1/files": want, "/v1/audio/speech": want, "/v1/messages": 200, "/v1/score": 200, "/v1/chat/completions": 200, "/v1/completions": 200, "/v1/responses": 200, "/v1/embeddings": 200, "/tokenize": 200,
 		} {

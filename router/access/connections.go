@@ -1,4 +1,4 @@
-package router
+package access
 
 import (
 	"container/list"
@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// retireTick is how often a draining peer looks for idle connections.
-const retireTick = 20 * time.Millisecond
+// RetireTick is how often a draining peer looks for idle connections.
+const RetireTick = 20 * time.Millisecond
 
 // heavyShare is the share of the places that an address may hold before it is
 // the first to give some back.
 const heavyShare = 4 // a quarter
 
-// connections knows the open client connections and since when each is idle.
+// Connections knows the open client connections and since when each is idle.
 // Where there is no place left, the one that was idle longest makes way for the
 // newcomer: first of addresses that hold more than a quarter of the places, so
 // that no stranger pushes others out. If none is idle the newcomer is closed
 // before a byte is read of it.
-type connections struct {
+type Connections struct {
 	most   func() int       // 0: no limit
 	closed func(why string) // called for each one closed for want of a place
 
@@ -50,23 +50,23 @@ type address struct {
 
 // Why a connection was closed for want of a place; reasons of the metric.
 const (
-	noPlace = "connections" // a newcomer found none
-	gaveWay = "idle"        // an idle one gave its place to a newcomer
+	NoPlace = "connections" // a newcomer found none
+	GaveWay = "idle"        // an idle one gave its place to a newcomer
 )
 
-func newConnections(most func() int, closed func(why string)) *connections {
-	return &connections{most: most, closed: closed, open: map[net.Conn]*connection{}, of: map[string]*address{}, heavy: map[*address]bool{}}
+func NewConnections(most func() int, closed func(why string)) *Connections {
+	return &Connections{most: most, closed: closed, open: map[net.Conn]*connection{}, of: map[string]*address{}, heavy: map[*address]bool{}}
 }
 
-// note is for http.Server.ConnState.
-func (c *connections) note(conn net.Conn, state http.ConnState) {
+// Note is for http.Server.ConnState.
+func (c *Connections) Note(conn net.Conn, state http.ConnState) {
 	victim := c.keep(conn, state)
 	if victim == nil {
 		return
 	}
-	why := gaveWay
+	why := GaveWay
 	if victim == conn {
-		why = noPlace
+		why = NoPlace
 	}
 	c.closed(why)
 	_ = victim.Close()
@@ -74,7 +74,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 
 // keep notes a state and returns the connection that must be closed, if one
 // must. O(1).
-func (c *connections) keep(conn net.Conn, state http.ConnState) (victim net.Conn) {
+func (c *Connections) keep(conn net.Conn, state http.ConnState) (victim net.Conn) {
 	most := c.most()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *connections) keep(conn net.Conn, state http.ConnState) (victim net.Conn
 }
 
 // add notes a new connection, idle until its first byte.
-func (c *connections) add(conn net.Conn, most int) {
+func (c *Connections) add(conn net.Conn, most int) {
 	name, _, err := net.SplitHostPort(conn.RemoteAddr().String())
 	if err != nil { // of no network
 		name = ""
@@ -117,7 +117,7 @@ func (c *connections) add(conn net.Conn, most int) {
 }
 
 // rest notes that a connection is idle from now on.
-func (c *connections) rest(x *connection) {
+func (c *Connections) rest(x *connection) {
 	if x == nil { // it was closed
 		return
 	}
@@ -127,7 +127,7 @@ func (c *connections) rest(x *connection) {
 }
 
 // wake notes that a request is being answered.
-func (c *connections) wake(x *connection) {
+func (c *Connections) wake(x *connection) {
 	if x == nil || x.all == nil {
 		return
 	}
@@ -136,7 +136,7 @@ func (c *connections) wake(x *connection) {
 	x.since, x.all, x.own = time.Time{}, nil, nil
 }
 
-func (c *connections) forget(conn net.Conn) {
+func (c *Connections) forget(conn net.Conn) {
 	x := c.open[conn]
 	if x == nil {
 		return
@@ -153,7 +153,7 @@ func (c *connections) forget(conn net.Conn) {
 // longestIdle is who makes way: of an address with more than its share, else of
 // all. Few addresses can be over a quarter; those that no longer are, are
 // dropped here.
-func (c *connections) longestIdle() net.Conn {
+func (c *Connections) longestIdle() net.Conn {
 	var first *connection
 	for from := range c.heavy {
 		if from.open <= c.most()/heavyShare {
@@ -175,12 +175,12 @@ func (c *connections) longestIdle() net.Conn {
 	return first.conn
 }
 
-// retire closes each connection once it was idle for linger, counted from now
+// Retire closes each connection once it was idle for linger, counted from now
 // at the earliest, until none is left. It returns at the latest when ctx ends,
 // with the number of answers still running.
-func (c *connections) retire(ctx context.Context, linger time.Duration) (running int) {
+func (c *Connections) Retire(ctx context.Context, linger time.Duration) (running int) {
 	from := time.Now()
-	tick := time.NewTicker(retireTick)
+	tick := time.NewTicker(RetireTick)
 	defer tick.Stop()
 	for {
 		open, running := c.closeIdle(from, linger)
@@ -195,7 +195,7 @@ func (c *connections) retire(ctx context.Context, linger time.Duration) (running
 	}
 }
 
-func (c *connections) closeIdle(from time.Time, linger time.Duration) (open, running int) {
+func (c *Connections) closeIdle(from time.Time, linger time.Duration) (open, running int) {
 	c.mu.Lock()
 	var due []net.Conn
 	for _, x := range c.open {

@@ -1,4 +1,4 @@
-package router
+package access
 
 import (
 	"os"
@@ -19,16 +19,16 @@ func fileOf(t *testing.T, lines ...string) string {
 func TestAKeyIsFoundByItselfOnly(t *testing.T) {
 	bearer, line := NewKey("team:a", "tenant=blue")
 	_, other := NewKey("b")
-	list, err := readKeys(fileOf(t, "# clients", "", other, line), attrTenant)
+	list, err := ReadKeys(fileOf(t, "# clients", "", other, line), TenantAttribute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k := list.find(bearer); k == nil || k.name != "team:a" || k.tenant != "blue" {
+	if k := list.Find(bearer); k == nil || k.Name != "team:a" || k.Tenant != "blue" {
 		t.Errorf("found %+v", k)
 	}
 	hash := strings.Fields(line[strings.LastIndexByte(line, ':')+1:])[0]
 	for _, bad := range []string{"", bearer + "x", bearer[:len(bearer)-1], hash, line} {
-		if list.find(bad) != nil {
+		if list.Find(bad) != nil {
 			t.Errorf("%q was let in", bad)
 		}
 	}
@@ -40,17 +40,17 @@ func TestKeyFileFaultsNameTheLineAndNoSecret(t *testing.T) {
 		"nocolon", ":" + hash, "a:zz", "a:" + hash[1:], "a:" + hash + " tenant", "a:" + hash + " tenant=", "a:" + hash + " role=read",
 		"first:" + hash, "a:",
 	} {
-		_, err := parseKeys([]byte("first:"+hash+"\n"+bad), attrTenant)
+		_, err := parseKeys([]byte("first:"+hash+"\n"+bad), TenantAttribute)
 		if err == nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v", bad, err)
 		} else if strings.Contains(err.Error(), hash[1:]) {
 			t.Errorf("%q: the fault quotes a hash: %v", bad, err)
 		}
 	}
-	if _, err := parseKeys([]byte("a:"+hash+" role=all"), attrRole); err == nil {
+	if _, err := parseKeys([]byte("a:"+hash+" role=all"), RoleAttribute); err == nil {
 		t.Error("a role that does not exist was taken")
 	}
-	if _, err := readKeys(fileOf(t, strings.Repeat("#", maxKeysBytes)), attrRole); err == nil {
+	if _, err := ReadKeys(fileOf(t, strings.Repeat("#", maxKeysBytes)), RoleAttribute); err == nil {
 		t.Error("a file over the bound was read")
 	}
 }
