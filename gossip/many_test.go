@@ -218,3 +218,45 @@ func unseen(x *gossiptest.Node, told map[crdt.PeerID][]int32, now int32) (ages [
 	}
 	return ages
 }
+
+// Everybody's vitals change every second and reach everybody, at a cost that
+// does not grow with the peers.
+func TestVitalsGoRound(t *testing.T) {
+	for _, k := range []int{3, 32} {
+		n := many(t, k, gossiptest.Config{Seed: 5})
+		tell := func() {
+			for _, x := range n.Live() {
+				v := crdt.Vitals{Version: uint64(n.Now()), Name: x.Name, HTTP: "127.0.0.1:8080", Build: "v0"}
+				x.State.JoinVitals(map[crdt.PeerID]crdt.Vitals{x.ID: v})
+			}
+		}
+		digests := func() (bytes uint64) {
+			for _, x := range n.Live() {
+				bytes += x.Core.Stats().Sent["digest"].Bytes
+			}
+			return bytes
+		}
+		const seconds = 60
+		var before uint64
+		for s := range 2 * seconds {
+			if s == seconds {
+				before = digests()
+			}
+			tell()
+			n.Run(1_000)
+		}
+		var ages []int64
+		for _, x := range n.Live() {
+			for _, y := range n.Live() {
+				ages = append(ages, n.Now()-int64(x.State.Vitals()[y.ID].Version))
+			}
+		}
+		slices.Sort(ages)
+		if age := ages[len(ages)*9/10]; age > 2_000+int64(k)*1_000 {
+			t.Errorf("%d peers: of one in ten what is known is over %d ms old", k, age)
+		}
+		if got := (digests() - before) / seconds / uint64(k); got > 700 {
+			t.Errorf("%d peers: %d bytes of digests a second and peer", k, got)
+		}
+	}
+}

@@ -1,9 +1,11 @@
 package gossip
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -11,8 +13,9 @@ import (
 
 // A digest round between peers that know packed frames is a tally first: one
 // sum per bucket of streams and per bucket of prediction times. Details go only
-// of the buckets that differ, scrapes and vitals only where the other has an
-// older one, and registers only of the peers that the other does not hear.
+// of the buckets that differ, scrapes only where the other has an older one,
+// vitals of three peers, and registers only of the peers that the other does not
+// hear.
 //
 //	a -> b  tally                    b compares with its own
 //	b -> a  details, of what differs  a compares, stream by stream
@@ -142,17 +145,49 @@ func readDeaf(r *reader) (out []crdt.PeerID) {
 	return out
 }
 
-// appendNews appends the scrapes and vitals that p has not got from here nor
-// told of, and operator intent.
+// appendNews appends the scrapes that p has not got from here nor told of, some
+// vitals, and operator intent.
 func (c *tallies) appendNews(b []byte, p *peer) []byte {
-	scrapes := newer(c.state.Scrapes(), &p.scrapes, func(s crdt.Scrape) uint64 { return s.Version })
-	vitals := newer(c.state.Vitals(), &p.vitals, func(v crdt.Vitals) uint64 { return v.Version })
+	scrapes := c.state.Scrapes()
+	scrapes = newer(scrapes, &p.scrapes, len(scrapes), func(s crdt.Scrape) uint64 { return s.Version })
+	vitals := c.someVitals(p)
 	return crdt.AppendIntents(crdt.AppendVitals(crdt.AppendScrapes(b, scrapes), vitals), c.state.Intents())
 }
 
-// newer is what of a table is newer than has is, which then is as new.
-func newer[K comparable, V any](table map[K]V, has *map[K]uint64, version func(V) uint64) map[K]V {
-	if *has == nil || len(*has) > 2*len(table)+64 {
+// vitalsPerFrame bounds the vitals on a frame of a round. All peers' change every
+// second, so all of them on every frame were three quarters of what a mesh of
+// whole routers sent at rest, and grew with their number.
+const vitalsPerFrame = 3
+
+// someVitals are this peer's vitals, and of those that are news to p by what is
+// known here, the newest: the rest would be old news, mostly.
+func (c *tallies) someVitals(p *peer) map[crdt.PeerID]crdt.Vitals {
+	all := c.state.Vitals()
+	ids := slices.DeleteFunc(slices.Collect(maps.Keys(all)), func(id crdt.PeerID) bool {
+		return id == p.id || p.vitals[id] >= all[id].Version
+	})
+	rank := func(id crdt.PeerID) uint64 {
+		if id == c.cfg.Self {
+			return math.MaxUint64
+		}
+		return all[id].Version
+	}
+	slices.SortFunc(ids, func(a, b crdt.PeerID) int {
+		return cmp.Or(cmp.Compare(rank(b), rank(a)), slices.Compare(a[:], b[:]))
+	})
+	out := make(map[crdt.PeerID]crdt.Vitals, vitalsPerFrame)
+	for _, id := range ids[:min(len(ids), vitalsPerFrame)] {
+		out[id] = all[id]
+	}
+	return newer(out, &p.vitals, len(all), vitalsVersion)
+}
+
+func vitalsVersion(v crdt.Vitals) uint64 { return v.Version }
+
+// newer is what of a table, or of a part of one with so many entries, is newer
+// than has is, which then is as new.
+func newer[K comparable, V any](table map[K]V, has *map[K]uint64, entries int, version func(V) uint64) map[K]V {
+	if *has == nil || len(*has) > 2*entries+64 {
 		*has = make(map[K]uint64, len(table))
 	}
 	out := make(map[K]V)
@@ -190,7 +225,7 @@ func (c *tallies) takeNews(p *peer, r *reader) error {
 		return fmt.Errorf("intents: %w", err)
 	}
 	heard(scrapes, &p.scrapes, func(s crdt.Scrape) uint64 { return s.Version })
-	heard(vitals, &p.vitals, func(v crdt.Vitals) uint64 { return v.Version })
+	heard(vitals, &p.vitals, vitalsVersion)
 	c.state.JoinScrapes(scrapes)
 	c.state.JoinVitals(vitals)
 	c.intents.joinIntents(p, intents)
