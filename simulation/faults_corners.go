@@ -269,6 +269,7 @@ func (r *faultRun) outlast() {
 	for end := r.now + most; r.inQuarantine() && r.now < end; {
 		waited = true
 		r.runUntil(r.now + 2_000)
+		r.noteKept()
 		for _, e := range r.listed() {
 			e.process().lastWord()
 		}

@@ -82,32 +82,63 @@ func (r *faultRun) rememberKnown() {
 		for _, p := range r.live() {
 			d, ok := p.index.Digest(e.stream)
 			c := d.Context
-			if a := e.said[c.Epoch]; !ok || a == nil || a.life != e.life || p.draining {
+			if a := e.said[c.Epoch]; !ok || a == nil || a.life != e.life {
 				continue
 			}
-			k := knowledge{peer: p.name, ctx: c, kept: map[uint64]bool{}}
-			all := []crdt.Span{{From: 1, To: max(c.Floor, topOf(c.Above), 1)}}
-			for _, s := range p.index.Slots(e.stream, c.Epoch, all, 1<<30) {
-				k.kept[s.Seq] = true
+			e.known = append(e.known, knowledge{peer: p.name, ctx: c, kept: p.keeps(e, c.Epoch), leaves: p.draining})
+		}
+		e.still = map[uint64]map[uint64]bool{}
+		for _, k := range e.known {
+			if e.still[k.ctx.Epoch] == nil {
+				e.still[k.ctx.Epoch] = map[uint64]bool{}
 			}
-			e.known = append(e.known, k)
+			if !k.leaves {
+				maps.Copy(e.still[k.ctx.Epoch], k.kept)
+			}
+		}
+	}
+}
+
+// keeps are the slots of an engine that a peer can send.
+func (p *faultPeer) keeps(e *faultEngine, epoch uint64) map[uint64]bool {
+	out := map[uint64]bool{}
+	for _, s := range p.index.Slots(e.stream, epoch, []crdt.Span{{From: 1, To: crdt.MaxSeq}}, 1<<30) {
+		out[s.Seq] = true
+	}
+	return out
+}
+
+// noteKept takes what no live peer can send any more off what is still kept: a
+// hole was filled, and what was folded then pushed it out of the rings.
+func (r *faultRun) noteKept() {
+	for _, e := range r.engines {
+		for epoch, still := range e.still {
+			now := map[uint64]bool{}
+			for _, p := range r.live() {
+				if !p.draining {
+					maps.Copy(now, p.keeps(e, epoch))
+				}
+			}
+			maps.DeleteFunc(still, func(seq uint64, _ bool) bool { return !now[seq] })
 		}
 	}
 }
 
 // knowledge is what a peer knew.
 type knowledge struct {
-	peer string
-	ctx  crdt.Context
-	kept map[uint64]bool // slots that it could send
+	peer   string
+	ctx    crdt.Context
+	kept   map[uint64]bool // slots that it could send
+	leaves bool            // nobody can count on it
 }
 
 // nothingLost checks, slot by slot, that the mesh knows what it could have
 // (EpochOrder). The rule: at rest every slot of the running process is known that,
 // when the faults ended, the base with which most slots are known had folded, or
-// that lay above that base's floor and was kept by a live peer or, unless an owner
-// had given it up after asking in vain, the replay. Nobody can have another one:
-// what is folded is no slot any more, and nothing is folded below a floor.
+// that lay above that base's floor and was kept by a live peer ever since or, unless
+// an owner had given it up after asking in vain, is in the replay. Nobody can have
+// another one: what is folded is no slot any more, and nothing is folded below a
+// floor. The base of a peer that leaves may have been told or not.
 func (r *faultRun) nothingLost(e *faultEngine) {
 	p := r.live()[0]
 	d, _ := p.index.Digest(e.stream)
@@ -116,13 +147,13 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 		return // a quarantine forgets: what came before it is nobody's
 	}
 	r.checked("EpochOrder")
-	kept := map[uint64]bool{}
+	kept := maps.Clone(e.still[c.Epoch])
+	if kept == nil {
+		kept = map[uint64]bool{}
+	}
 	for _, k := range e.known {
-		if had, have := knownOf(&k.ctx), knownOf(c); have < had {
+		if had, have := knownOf(&k.ctx), knownOf(c); have < had && !k.leaves {
 			r.violate("EpochOrder", p, "%s knew %d slots of %s under epoch %d, and all that is left under %d is %d: %+v, %+v", k.peer, had, e.name, k.ctx.Epoch, c.Epoch, have, k.ctx, *c)
-		}
-		if k.ctx.Epoch == c.Epoch {
-			maps.Copy(kept, k.kept)
 		}
 	}
 	for at := max(1, len(e.log())-e.replay+1); at <= len(e.log()); at++ {
@@ -151,11 +182,20 @@ func (k *knowledge) gaveUp(seq uint64) bool {
 }
 
 // bestBases are the bases with which most slots are known, with all that peers
-// kept, when the faults ended.
+// kept, when the faults ended, and those of peers that leave with which no fewer
+// are.
 func (e *faultEngine) bestBases(epoch uint64) (out []*crdt.Context) {
 	most := 0
-	for i := range e.known {
-		b := &e.known[i].ctx
+	byLeaving := func(a, b knowledge) int {
+		if a.leaves == b.leaves {
+			return 0
+		} else if b.leaves {
+			return -1
+		}
+		return 1
+	}
+	for _, known := range slices.SortedStableFunc(slices.Values(e.known), byLeaving) {
+		b := &known.ctx
 		if b.Epoch != epoch {
 			continue
 		}
@@ -172,10 +212,10 @@ func (e *faultEngine) bestBases(epoch uint64) (out []*crdt.Context) {
 				}
 			}
 		}
-		if len(with) > most {
+		if len(with) > most && !known.leaves {
 			most, out = len(with), nil
 		}
-		if len(with) == most {
+		if len(with) >= most {
 			out = append(out, b)
 		}
 	}

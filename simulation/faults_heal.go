@@ -46,6 +46,7 @@ func (r *faultRun) converge() (tookMs int64, ok bool) {
 		if r.difference() != "" {
 			unequal = r.now
 		}
+		r.noteKept()
 		r.runUntil(r.now + askedEveryMs)
 	}
 	if unequal+askedEveryMs >= r.now {
@@ -54,6 +55,7 @@ func (r *faultRun) converge() (tookMs int64, ok bool) {
 	r.runUntil(healed + lastWordMs)
 	r.outlast()
 	for from := r.now; ; r.runUntil(r.now + askedEveryMs) {
+		r.noteKept()
 		why := r.untold()
 		if why == "" {
 			why = r.difference()
