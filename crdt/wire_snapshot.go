@@ -39,17 +39,8 @@ func AppendRows(dst []byte, rows *Rows) []byte {
 	return dst
 }
 
-// DecodeRows decodes a batch of facts whose columns have the lengths that the
-// runs say.
-func DecodeRows(b []byte) (rows Rows, rest []byte, err error) {
-	if rest, err = rows.decode(b); err != nil {
-		rows = Rows{}
-	}
-	return rows, rest, err
-}
-
-// decode is DecodeRows into the memory of rows. After an error their content
-// means nothing.
+// decode decodes a batch of facts, whose columns have the lengths that the runs
+// say, into the memory of rows. After an error their content means nothing.
 func (rows *Rows) decode(b []byte) (rest []byte, err error) {
 	r := reader{b: b}
 	runs, pages, values := r.count(runHeadBytes), r.count(pageBytes), r.count(8)

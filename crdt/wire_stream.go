@@ -8,20 +8,6 @@ const (
 	slotRecordBytes = 20
 )
 
-// AppendSpans appends a set of slot numbers: 4 bytes and 16 a span.
-func AppendSpans(dst []byte, s []Span) []byte { return appendSpans(dst, s) }
-
-// DecodeSpans decodes a set of slot numbers and returns the bytes behind it.
-// As with every Decode function of this package: counts are checked against
-// what is left before anything is allocated, nothing decoded aliases b, and an
-// error wraps ErrCorrupt.
-func DecodeSpans(b []byte) (s []Span, rest []byte, err error) {
-	r := reader{b: b}
-	s = r.spans()
-	rest, err = r.rest()
-	return s, rest, err
-}
-
 // AppendSlots appends slots as columns: 4 bytes, 20 a slot, and the bodies.
 func AppendSlots(dst []byte, slots []Slot) []byte {
 	dst = le.AppendUint32(dst, uint32(len(slots)))
@@ -40,16 +26,9 @@ func AppendSlots(dst []byte, slots []Slot) []byte {
 	return dst
 }
 
-// DecodeSlots decodes at most max slots (0: MaxSlotsPerFrame), ascending, and
+// slots decodes at most max slots (0: MaxSlotsPerFrame), ascending, and
 // validates each. Bodies are copied one by one, so that keeping one slot does
 // not keep its frame.
-func DecodeSlots(b []byte, max int) (slots []Slot, rest []byte, err error) {
-	r := reader{b: b}
-	slots = r.slots(max)
-	rest, err = r.rest()
-	return slots, rest, err
-}
-
 func (r *reader) slots(max int) []Slot {
 	if max <= 0 || max > MaxSlotsPerFrame {
 		max = MaxSlotsPerFrame
@@ -170,7 +149,10 @@ func AppendDelta(dst []byte, d *Delta) []byte {
 	return dst
 }
 
-// DecodeDelta decodes a delta of at most MaxSlotsPerFrame slots.
+// DecodeDelta decodes a delta of at most MaxSlotsPerFrame slots. As with every
+// Decode function of this package: counts are checked against what is left
+// before anything is allocated, nothing decoded aliases b, and an error wraps
+// ErrCorrupt.
 func DecodeDelta(b []byte) (d Delta, rest []byte, err error) {
 	r := reader{b: b}
 	d = Delta{Stream: r.stream(), Epoch: r.u64(), Anchor: r.u64(), Slots: r.slots(0), Lost: r.spans()}
