@@ -61,6 +61,7 @@ type scratch struct {
 	stores  seats // of the line-up
 	renders []*fleet.Replica
 	weights []float64
+	pages   []int
 	prompt  pick.Prompt
 	pools   policy.Pools
 	rand    *rand.Rand
@@ -176,10 +177,11 @@ func (p *requestPath) gather(s *scratch, now time.Time) {
 			shared = max(shared, s.Stored(&s.prompt, m))
 		}
 	}
-	s.weights, s.Pages = s.weights[:0], s.Pages[:0]
+	s.weights, s.pages = s.weights[:0], s.pages[:0]
 	for _, r := range s.replicas {
-		s.weights, s.Pages = append(s.weights, r.Weight(now)), append(s.Pages, r.Page())
+		s.weights, s.pages = append(s.weights, r.Weight(now)), append(s.pages, r.Page())
 	}
+	s.Pages = s.pages // the seats are a line-up's: what is made there is not kept
 	p.picker.Gather(&s.Scratch, &s.Set, s.weights, &s.prompt, shared, p.clock.ms(now))
 }
 
