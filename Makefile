@@ -13,7 +13,7 @@ MUTANTS  ?= .
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RELEASE_TIME ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
-.PHONY: deploy-check help build demo test check bench sim fuzz e2e e2e-vllm mutants soak clean release sbom vulncheck
+.PHONY: deploy-check help build demo test check-deep check bench sim fuzz e2e e2e-vllm mutants soak clean release sbom vulncheck
 
 help: ## one line a target
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,10 @@ build: ## build bin/banyan, a static binary
 demo: build ## three peers, four stand-in replicas, traffic, a kill and a join, on loopback
 	./bin/banyan demo
 
-test: ## the whole test suite; race detector where goroutines meet
+test: ## every test, the long ones shortened: what a change needs
+	$(GO) test -short -timeout 20m ./...
+
+check-deep: ## every test in full length; race detector where goroutines meet
 	$(GO) test -timeout 20m ./...
 	$(GO) test -timeout 20m -race -short ./router/... ./gossip/... ./radix/... ./simulation/standin/... ./cmd/...
 
