@@ -5,7 +5,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,79 +15,10 @@ import (
 	"text/tabwriter"
 )
 
-// mutant is one deliberate bug and the test that must notice it. The lists lie
-// beside the code as testdata/mutants*.txt; their heads describe the format:
-// blocks between lines of three dashes, the fields name, file (from the root,
-// or from the package's folder), test, old and new, the latter two indented by
-// one tab or four spaces. A list whose mutants lie in other packages than its
-// tests names their folder in a field package; args are for the test binary.
-type mutant struct {
-	name, file, test, old, new string
-	tested, args               string // package folder; flags behind -args
-	group                      string // folder of the list
-}
-
 // verdict is what became of a mutant: the test that killed it, or why none did.
 type verdict struct {
 	mutant
 	killer, alive string
-}
-
-func parseMutants(text string) ([]mutant, error) {
-	var out []mutant
-	for block := range strings.SplitSeq(text, "\n---\n") {
-		m, field := mutant{}, ""
-		body := map[string]*strings.Builder{"old": {}, "new": {}}
-		for line := range strings.SplitSeq(strings.TrimPrefix(block, "---\n"), "\n") {
-			switch name, value, _ := strings.Cut(line, ":"); {
-			case strings.HasPrefix(line, "    ") && field != "":
-				body[field].WriteString(line[4:] + "\n")
-			case strings.HasPrefix(line, "\t") && field != "":
-				body[field].WriteString(line[1:] + "\n")
-			case line == "" && field != "":
-				body[field].WriteString("\n")
-			case strings.HasPrefix(line, "#") || line == "":
-			case name == "name":
-				m.name = strings.TrimSpace(value)
-			case name == "file":
-				m.file = strings.TrimSpace(value)
-			case name == "test":
-				m.test = strings.TrimSpace(value)
-			case name == "package":
-				m.tested = strings.TrimSpace(value)
-			case name == "args":
-				m.args = strings.TrimSpace(value)
-			case name == "old" || name == "new":
-				field = name
-			case field != "":
-				body[field].WriteString(line + "\n")
-			case len(out) > 0 || m.name != "": // the first block may begin with prose
-				return nil, fmt.Errorf("line %q is not understood", line)
-			}
-		}
-		if m.name == "" {
-			continue
-		}
-		m.old = strings.TrimRight(body["old"].String(), "\n")
-		m.new = strings.TrimRight(body["new"].String(), "\n")
-		out = append(out, m)
-	}
-	return out, nil
-}
-
-func mutantFiles(t *testing.T, root string) []string {
-	t.Helper()
-	var files []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && filepath.Base(filepath.Dir(path)) == "testdata" && strings.HasPrefix(d.Name(), "mutants") {
-			files = append(files, path)
-		}
-		return err
-	})
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no mutants found: %v", err)
-	}
-	return files
 }
 
 // violated finds the property and the seed that a run of the simulation tells.
@@ -105,29 +35,8 @@ func TestMutants(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []verdict
-	for _, file := range mutantFiles(t, root) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, err := parseMutants(string(text))
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		group, err := filepath.Rel(root, filepath.Dir(filepath.Dir(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range list {
-			m.group = group
-			if !strings.Contains(m.file, "/") {
-				m.file = filepath.Join(group, m.file)
-			}
-			if m.tested == "" {
-				m.tested = filepath.Dir(m.file)
-			}
-			t.Run(group+"/"+m.name, func(t *testing.T) { all = append(all, m.run(t, root)) })
-		}
+	for _, m := range mutants(t, root) {
+		t.Run(m.group+"/"+m.name, func(t *testing.T) { all = append(all, m.run(t, root)) })
 	}
 	tellMutants(all)
 }
