@@ -29,7 +29,7 @@ type Config struct {
 	Discovery DiscoveryConfig `yaml:"discovery"`
 	Ingest    IngestConfig    `yaml:"ingest"`
 	Drain     DrainConfig     `yaml:"drain"`
-	IsolateBy string          `yaml:"isolate_by" doc:"request header that names a tenant: a keyed hash of it goes into the namespace and on as cache_salt"`
+	IsolateBy string          `yaml:"isolate_by" doc:"request header that names a tenant; tenants share no cached prefix: engines get a keyed hash of the name as cache_salt"`
 	Grid      int             `yaml:"grid" doc:"tokens per block, one per mesh; must divide every event-fed engine's block size"`
 	Tokenizer string          `yaml:"tokenizer" doc:"prompt to keys: auto, engine or text"`
 	Policy    string          `yaml:"policy" doc:"routing policy; see README for the list"`
@@ -87,7 +87,7 @@ type MeshTLSConfig struct {
 type DiscoveryConfig struct {
 	DNS       []string      `yaml:"dns" doc:"names whose addresses are replicas: http://name:port"`
 	Render    []string      `yaml:"render" doc:"names whose addresses are render servers: http://name:port"`
-	SlowStart time.Duration `yaml:"slow_start" doc:"a replica that came up gets less than its part for this long; 0 = off"`
+	SlowStart time.Duration `yaml:"slow_start" doc:"a replica that came up gets less than its share for this long; 0 = off"`
 	// Replica is what neither DNS nor a pod says of a replica.
 	Replica    fleet.Template         `yaml:"replica"`
 	Kubernetes fleet.KubernetesConfig `yaml:"kubernetes"`
@@ -112,9 +112,9 @@ type LimitsConfig struct {
 	BodyBytes    int64         `yaml:"body_bytes" doc:"largest request body"`
 	BodyTime     time.Duration `yaml:"body_time" doc:"longest a client may take to send its body"`
 	HeaderTime   time.Duration `yaml:"-"` // longest a client may take to send a request's header, TLS handshake included
-	Connections  int           `yaml:"connections" doc:"open client connections; a newcomer beyond takes the place of the one that was idle longest; 0 = no limit"`
+	Connections  int           `yaml:"connections" doc:"open client connections; beyond that a new one replaces the one that was idle longest; 0 = no limit"`
 	Concurrency  int           `yaml:"concurrency" doc:"requests in flight"`
-	Queue        int           `yaml:"queue" doc:"requests waiting beyond that; then 429"`
+	Queue        int           `yaml:"queue" doc:"requests that wait beyond limits.concurrency; more get 429"`
 	QueueTimeout time.Duration `yaml:"queue_timeout" doc:"longest wait in the queue"`
 	TTFT         time.Duration `yaml:"ttft" doc:"longest wait for the first byte of a streamed answer, per try"`
 	Answer       time.Duration `yaml:"answer" doc:"longest wait for the first byte of an answer that is not streamed, per try"`
@@ -122,7 +122,7 @@ type LimitsConfig struct {
 	Deadline     time.Duration `yaml:"deadline" doc:"longest wait for the first byte of an answer, from the request on, all tries together; then 504; 0 = no limit"`
 	Retries      int           `yaml:"retries" doc:"tries on other replicas before the first byte"`
 	Tokenize     time.Duration `yaml:"tokenize" doc:"deadline for asking an engine for token ids"`
-	Memory       int64         `yaml:"memory" doc:"bytes that what is known of the replicas' caches may take; beyond, predictions go first, then the streams that grew most; 0 = half of the container's or the machine's memory"`
+	Memory       int64         `yaml:"memory" doc:"bytes for what is known of the replicas' caches; beyond that predictions are dropped first, then the streams that grew most; 0 = half of the container's or the machine's memory"`
 	StreamFacts  int           `yaml:"stream_facts" doc:"blocks that one replica may announce; beyond, its cache is guessed; less where it tells a small cache"`
 	RingBytes    int64         `yaml:"ring_bytes" doc:"recent slots kept for other peers, all streams together"`
 	Predictions  int           `yaml:"predictions" doc:"predicted blocks kept per replica and namespace; one number per mesh"`

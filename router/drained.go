@@ -84,9 +84,9 @@ func (op *operators) serveIntent(w http.ResponseWriter, r *http.Request) {
 	last := op.lastOf(replica)
 	said := map[string]string{"replica": name, "state": verb}
 	if verb == "drain" && len(last) > 0 {
-		warning := name + " is the last replica that takes requests for " + strings.Join(last, ", ") + ": drained, it still gets them, for no other can"
+		warning := name + " is the last replica that takes requests for " + strings.Join(last, ", ") + ": no other can, so it still gets them while it is drained"
 		if r.URL.Query().Get("force") == "false" {
-			writeError(w, http.StatusConflict, errors.New(warning+". Start or undrain another one first, or drain it all the same with --force"))
+			writeError(w, http.StatusConflict, errors.New(warning+". Start or undrain another one first, or drain it anyway with --force"))
 			return
 		}
 		said["warning"] = warning

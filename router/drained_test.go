@@ -179,7 +179,7 @@ func TestAnUnfitReplicaIsTold(t *testing.T) {
 		"a web server":     {fleet.Spec{URL: page(404, "<html>"), Engine: "vllm"}, "no LLM server answers there: /v1/models answers 404"},
 		"a page":           {fleet.Spec{URL: page(200, "<html>"), Engine: "vllm"}, "/v1/models is no list of models"},
 		"a key is missing": {fleet.Spec{URL: page(401, "{}"), Engine: "vllm"}, "/v1/models answers 401"},
-		"another model":    {fleet.Spec{URL: page(200, `{"data":[{"id":"b"}]}`), Engine: "vllm", Model: "a"}, "it does not serve a, which model: names, but b"},
+		"another model":    {fleet.Spec{URL: page(200, `{"data":[{"id":"b"}]}`), Engine: "vllm", Model: "a"}, "model: is a, but the server there serves b"},
 		"the model":        {fleet.Spec{URL: page(200, `{"data":[{"id":"a"}]}`), Engine: "vllm", Model: "a"}, ""},
 		"takes any name":   {fleet.Spec{URL: page(200, `{"data":[{"id":"b"}]}`), Engine: "sglang", Model: "a"}, ""},
 	} {

@@ -117,7 +117,7 @@ func (l *link) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if err := l.mesh.Leave(ctx); err != nil {
-		l.log.Warn("left the mesh without goodbye", "err", err)
+		l.log.Warn("leave was not acknowledged by the other peers", "err", err)
 	}
 	if err := l.mesh.Close(); err != nil {
 		l.log.Warn("mesh closed with an error", "err", err)

@@ -152,8 +152,8 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 		reloadOK: f.NewGauge(prometheus.GaugeOpts{
 			Name: "banyan_config_last_reload_success", Help: "1 if the last configuration load succeeded.",
 		}),
-		reloads:        counter("banyan_config_reloads_total", "Times the configuration and its files were taken up anew."),
-		reloadFailures: counter("banyan_config_reload_failures_total", "Times they were not, for faults: the old ones stayed in force."),
+		reloads:        counter("banyan_config_reloads_total", "Configuration reloads that took effect."),
+		reloadFailures: counter("banyan_config_reload_failures_total", "Configuration reloads rejected because of a fault; the previous configuration stayed in force."),
 		refused: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "banyan_access_refused_total", Help: "Requests refused before they were looked at, by listener and why.",
 		}, []string{"listener", "why"}),

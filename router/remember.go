@@ -220,7 +220,7 @@ const maxAskedID = 256
 
 // Why a request is not known here.
 var (
-	errNoSuchRequest = errors.New("no request with this id is remembered here: ids are those of the header X-Request-Id (or the client's own, or a trace id)")
+	errNoSuchRequest = errors.New("no request with this id is known at this peer: give the X-Request-Id of an answer, the client's own id, or a trace id")
 	errForgotten     = errors.New("this peer routed the request and remembers it no longer: it keeps the last " + strconv.Itoa(requests.KeptNotable) +
 		" failed, slow or retried requests and the last " + strconv.Itoa(requests.KeptOrdinary) + " others; the access log may have it")
 )

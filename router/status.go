@@ -395,7 +395,7 @@ func problems(s *console.Status) []console.Problem {
 	}
 	for _, q := range s.Peers {
 		if q.State == "failed" {
-			add("Its load and ingest were taken over; it is retried", "Peer %s failed", q.Name)
+			add("Other peers follow its event streams now. Restart it; until then the mesh keeps trying to reach it", "Peer %s failed", q.Name)
 		}
 		if q.Refused != "" {
 			add("Give all peers of the mesh the same; until then these two share neither load nor facts", "Peer %s and this one refuse each other: %s", q.Name, q.Refused)

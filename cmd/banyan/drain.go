@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,14 +37,20 @@ func setIntent(ctx context.Context, verb string, args []string, stdout, stderr i
 		return usageError{errors.New("name one replica, as `banyan status` shows it")}
 	}
 	path := fmt.Sprintf("/v1/replicas/%s/%s?force=%v", url.PathEscape(names[0]), verb, *force)
-	if _, err := admin.call(ctx, http.MethodPost, path); err != nil {
+	answer, err := admin.call(ctx, http.MethodPost, path)
+	if err != nil {
 		return err
 	}
-	said := "%s is drained: no peer of the mesh sends it new requests; those that run go on\n"
-	if verb == "undrain" {
-		said = "%s takes requests again, from every peer of the mesh\n"
+	var told struct{ Warning string }
+	_ = json.Unmarshal(answer, &told) // an answer without one warns of nothing
+	switch {
+	case verb == "undrain":
+		fmt.Fprintf(stdout, "%s takes requests again, from every peer of the mesh\n", names[0])
+	case told.Warning != "":
+		fmt.Fprintf(stdout, "%s is drained. %s\n", names[0], told.Warning)
+	default:
+		fmt.Fprintf(stdout, "%s is drained: no peer of the mesh sends it new requests; those that run go on\n", names[0])
 	}
-	fmt.Fprintf(stdout, said, names[0])
 	if *wait <= 0 {
 		return nil
 	}

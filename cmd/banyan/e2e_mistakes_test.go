@@ -135,7 +135,7 @@ func TestDrainingIsSafe(t *testing.T) {
 	if text, code := said(t, "status", "--peer", admin, "--check"); code != exitOK || !strings.Contains(text, "drained by an operator, without new requests: r0") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
-	if text, code := said(t, "drain", "--peer", admin, "--force", "r1"); code != exitOK {
+	if text, code := said(t, "drain", "--peer", admin, "--force", "r1"); code != exitOK || !strings.Contains(text, "it still gets them") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 	peers[0].say([]message{{"user", "Hello."}}) // no other can take it
@@ -161,7 +161,7 @@ func TestReplicasThatCannotServeAreTold(t *testing.T) {
 		p    *process
 		says string
 	}{
-		"another model":   {listed("url: 'http://%s', model: x", m.said["http"]), "r0 gets no requests: it does not serve x, which model: names, but m"},
+		"another model":   {listed("url: 'http://%s', model: x", m.said["http"]), "r0 gets no requests: model: is x, but the server there serves m"},
 		"no LLM server":   {listed("url: '%s'", page.URL), "r0 gets no requests: no LLM server answers there: /v1/models answers 404"},
 		"nobody is there": {listed("url: 'http://%s'", closedPort(t)), "r0 is down: connection refused"},
 	} {

@@ -145,7 +145,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"status", "--peer", "127.0.0.1:1"}, exitFailed, "", "is a peer running there"},
 		{[]string{"drain"}, exitUsage, "", "name one replica"},
 		{[]string{"help", "load"}, exitOK, "", "usage: banyan load --url URL"},
-		{[]string{"version", "--json"}, exitUsage, "", "not defined: --json"},
+		{[]string{"version", "--json"}, exitUsage, "", "no such flag: --json"},
 		{[]string{"version", "x"}, exitUsage, "", "unexpected argument"},
 		{[]string{"keygen", "--client", "a", "--admin", "b"}, exitUsage, "", "--client, --admin: one key"},
 		{[]string{"keygen", "--client", "a", "--read-only"}, exitUsage, "", "--read-only with --admin"},
@@ -170,10 +170,10 @@ func TestEveryFaultOfACommandLineIsTold(t *testing.T) {
 	}{
 		{
 			[]string{"serve", "--nope", "3", "--grid", "x", "--polcy=ttft", "---y", "--policy", "foo", "--drain.delay"},
-			[]string{"not defined: --nope\n", "not defined: --polcy, did you mean --policy?", "bad flag syntax: ---y", "needs an argument: --drain.delay", "grid: ", `"foo"`, "mesh.key", "see banyan serve --help"},
+			[]string{"no such flag: --nope\n", "no such flag: --polcy, did you mean --policy?", "bad flag syntax: ---y", "needs an argument: --drain.delay", "grid: ", `"foo"`, "mesh.key", "see banyan serve --help"},
 		},
 		{[]string{"serve", "--join", "a:1", "--listen", ":1", "--insecure-msh"}, []string{"--join, did you mean --mesh.join?", "--listen\n", "did you mean --insecure-mesh?"}},
-		{[]string{"status", "--pere", "x"}, []string{"not defined: --pere, did you mean --peer?"}},
+		{[]string{"status", "--pere", "x"}, []string{"no such flag: --pere, did you mean --peer?"}},
 		{[]string{"demo", "--peers", "x", "--seed", "y"}, []string{"for flag --peers", "for flag --seed"}},
 		{
 			[]string{"replica", "--engine", "foo", "--profile", "nope", "--blocks", "-1", "--block-size", "-1", "--max-num-seqs", "-1", "--rank", "-1", "--listen", "x"},

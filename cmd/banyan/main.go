@@ -194,7 +194,7 @@ func meantFlag(fs *flag.FlagSet, err error) string {
 }
 
 // twoDashes makes the flag package write flags as people are told to.
-var twoDashes = strings.NewReplacer("defined: -", "defined: --", "flag -", "flag --", "argument: -", "argument: --")
+var twoDashes = strings.NewReplacer("flag provided but not defined: -", "no such flag: --", "flag -", "flag --", "argument: -", "argument: --")
 
 // behindFault is what of args is left to read after a fault, so that all are
 // told at once: behind the flag, and the value of one that does not exist.

@@ -67,7 +67,7 @@ func (s *Status) WriteChecks(w io.Writer, look Look) error {
 	if s.OK {
 		out.wrapped("", LevelOK, "all is well, seen from %s", s.Name)
 	} else {
-		out.wrapped("", LevelBad, "%d to look at, seen from %s", len(s.Problems), s.Name)
+		out.wrapped("", LevelBad, "%s, seen from %s", problemsText(len(s.Problems)), s.Name)
 	}
 	return out.err
 }
@@ -91,9 +91,9 @@ func (s *Status) checks() []check {
 		}
 	}
 	return []check{
-		{s.Ready, "this peer is ready: " + dash(s.Reason)},
+		{s.Ready, readyText(s)},
 		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive%s", t.peers, t.members, refusedText(s.Peers))},
-		{oldest <= 2*staleMs, "views of other peers are " + millis(&oldest) + " old at most"},
+		{oldest <= 2*staleMs, "views of other peers are at most " + millis(&oldest) + " old"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
 		{true, drainedText(s.Replicas)},
 		{deaf == 0, eventsText(deaf, trying, guessed, len(s.Replicas))},
@@ -102,6 +102,20 @@ func (s *Status) checks() []check {
 		{s.Mesh.Divergent == 0, factsText(s.Mesh.Divergent)},
 		{s.Config.Fault == "", configText(&s.Config)},
 	}
+}
+
+func problemsText(n int) string {
+	if n == 1 {
+		return "1 problem"
+	}
+	return fmt.Sprintf("%d problems", n)
+}
+
+func readyText(s *Status) string {
+	if s.Ready {
+		return "this peer is ready: " + dash(s.Reason)
+	}
+	return "this peer is not ready: " + dash(s.Reason)
 }
 
 // refusedText counts the peers that live and are not talked to.
@@ -155,7 +169,7 @@ func keysCheck(keys []Keying) string {
 		}
 	}
 	if off == nil {
-		return "where events are followed, prompts are keyed as they are"
+		return "exact routing is on wherever events are followed"
 	}
 	return "exact routing is off for " + strings.Join(off, ", ")
 }
@@ -175,7 +189,7 @@ func configText(c *Config) string {
 func eventsText(deaf, trying, guessed, replicas int) string {
 	text := fmt.Sprintf("events of %d of %d replicas are heard", replicas-deaf-trying-guessed, replicas)
 	if deaf > 0 {
-		text += fmt.Sprintf("; %d ignored or not to be heard", deaf)
+		text += fmt.Sprintf("; %d ignored or unreachable", deaf)
 	}
 	if trying > 0 {
 		text += fmt.Sprintf("; %d not yet connected", trying)
@@ -188,7 +202,7 @@ func eventsText(deaf, trying, guessed, replicas int) string {
 
 func seedsText(unjoined int) string {
 	if unjoined == 0 {
-		return "no seed of mesh.join is out of reach"
+		return "seeds of mesh.join: none is unreachable"
 	}
 	return fmt.Sprintf("seeds of mesh.join still being tried: %d", unjoined)
 }

@@ -103,11 +103,11 @@ func drawLately(d *Drawing, r *Requests) {
 		}
 		return
 	}
-	d.Cells["cachedNote"] = fmt.Sprintf("%s foreseen; since the start %s of %s", ratio(is.MatchedTokens, is.PromptTokens),
+	d.Cells["cachedNote"] = fmt.Sprintf("%s predicted; since the start %s of %s", ratio(is.MatchedTokens, is.PromptTokens),
 		ratio(r.CachedTokens, r.PromptTokens), count(r.PromptTokens))
 	for name, q := range map[string][2]Quantiles{"ttft": {is.TTFTMs, r.TTFTMs}, "added": {is.AddedMs, r.AddedMs}} {
 		d.Cells[name] = millis(q[0].P50)
-		d.Cells[name+"Note"] = fmt.Sprintf("median; 99 %% within %s; since the start %s and %s", millis(q[0].P99), millis(q[1].P50), millis(q[1].P99))
+		d.Cells[name+"Note"] = fmt.Sprintf("median; p99 %s; since the start %s, p99 %s", millis(q[0].P99), millis(q[1].P50), millis(q[1].P99))
 	}
 }
 

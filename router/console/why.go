@@ -222,7 +222,7 @@ var requestColumns = []column{
 func WriteRequests(w io.Writer, list []requests.Told, look Look) error {
 	out := &printer{w: w, look: look}
 	if len(list) == 0 {
-		out.line("No request failed, was slow or was retried at this peer, as far as it remembers.")
+		out.line("This peer remembers no request that failed, was slow or was retried.")
 		return out.err
 	}
 	rows := make([]tableRow, len(list))

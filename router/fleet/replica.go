@@ -108,7 +108,7 @@ func (r *Replica) Unfit() (why, cure string) {
 		for _, m := range r.Models() {
 			names = append(names, m.ID)
 		}
-		return fmt.Sprintf("it does not serve %s, which model: names, but %s", r.Spec.Model, strings.Join(names, ", ")), "Correct model:, or leave it out"
+		return fmt.Sprintf("model: is %s, but the server there serves %s", r.Spec.Model, strings.Join(names, ", ")), "Correct model:, or leave it out"
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

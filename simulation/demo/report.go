@@ -151,7 +151,7 @@ func (r *Report) Write(w io.Writer) {
 		fmt.Fprintf(w, "      cut: %s\n", line)
 	}
 	fmt.Fprintf(w, "      the others counted it as failed after %.0f ms\n", k.ReconvergedMs)
-	fmt.Fprintf(w, "  peer %s joined: ready after %.0f ms with %d facts it never heard from an engine\n", r.JoinedPeer.Name, r.JoinedPeer.ReadyMs, r.JoinedPeer.Facts)
+	fmt.Fprintf(w, "  peer %s joined: ready after %.0f ms with %d facts, all from the other peers\n", r.JoinedPeer.Name, r.JoinedPeer.ReadyMs, r.JoinedPeer.Facts)
 	fmt.Fprintf(w, "  events reached the other peers in %.1f ms (p50), %.1f ms (p99)\n\n", r.PropagationMs.P50, r.PropagationMs.P99)
 	for _, c := range r.Checks {
 		mark := "ok  "
