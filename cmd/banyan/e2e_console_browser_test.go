@@ -403,7 +403,7 @@ func (p *tab) tabTo(selector string) (has string) {
 	p.t.Helper()
 	has = `document.activeElement.matches(` + "`" + selector + "`" + `)`
 	for range 5 {
-		for range 60 {
+		for range 150 { // the list of decisions alone has up to 60 stops
 			var there bool
 			if p.eval(has, &there); there {
 				return has
