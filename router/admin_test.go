@@ -51,7 +51,7 @@ func TestPromisedPathsAnswer(t *testing.T) {
 		{"POST", admin + "/v1/replicas/r/drain", "application/json", `"drain"`},
 		{"POST", admin + "/v1/replicas/r/undrain", "application/json", `"undrain"`},
 		{"GET", admin + "/", "text/html", "<"},
-		{"GET", admin + "/request", "text/html", "No request failed"},
+		{"GET", admin + "/request", "text/html", "no request that failed"},
 		{"GET", admin + "/runbook", "text/html", "Troubleshooting"},
 		{"GET", admin + "/v1/requests?n=3", "application/json", `"requests"`},
 		{"GET", admin + "/debug/pprof/", "text/html", "goroutine"},

@@ -27,7 +27,7 @@ func insteadOf(down *console.Replica, all []console.Replica, split bool) string 
 	})
 	switch {
 	case down.Kind == "pool":
-		return "What it holds is computed anew: mend it"
+		return "What it holds is computed again elsewhere: repair it"
 	case down.Kind == "render":
 		return "The others, or the replicas themselves, are asked for tokens: restart it"
 	case !anybody:
@@ -35,7 +35,7 @@ func insteadOf(down *console.Replica, all []console.Replica, split bool) string 
 	case len(up) == 0:
 		return "No other replica serves its model, whose requests get 503: start one"
 	case !split:
-		return "Requests go to the others: mend it"
+		return "Requests go to the others: repair or remove it"
 	case !alone && !(plays("prefill") && plays("decode")):
 		return "SGLang's servers of one role cannot do the other's work and requests get 503: start one of role " + down.Role
 	case down.Role == "prefill" && !plays("prefill"):
@@ -43,7 +43,7 @@ func insteadOf(down *console.Replica, all []console.Replica, split bool) string 
 	case down.Role == "decode" && !plays("decode"):
 		return "No decode replica is left and the others serve whole requests: start one"
 	}
-	return "Requests go to the others: mend it"
+	return "Requests go to the others: repair or remove it"
 }
 
 // sharesModel reports whether two replicas serve a model in common, as far as

@@ -32,7 +32,7 @@ func TestADownReplicaSaysWhereRequestsGo(t *testing.T) {
 		t.Errorf("a store is up: %q", got)
 	}
 	s.Replicas[0].Kind, s.Replicas[1].Kind = "pool", ""
-	if got := help(); !strings.HasPrefix(got, "What it holds is computed anew") {
+	if got := help(); !strings.HasPrefix(got, "What it holds is computed again elsewhere") {
 		t.Errorf("it is a store: %q", got)
 	}
 	s.Replicas[0].Kind = ""

@@ -387,7 +387,7 @@ func problems(s *console.Status) []console.Problem {
 		}
 		switch r.Stream.State {
 		case "quarantined", "unusable":
-			add("It is routed by predictions only until that is mended", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
+			add("Its cache is only guessed until that is repaired", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
 		}
 		if r.Unheard() {
 			add(unheardCure(r.Stream.Detail), "Events of %s cannot be heard: %s", r.Name, dashed(r.Stream.Detail))
@@ -414,7 +414,7 @@ func problems(s *console.Status) []console.Problem {
 			"This peer is alone: it never reached a seed of mesh.join: %s%s", s.Mesh.Unjoined[0], more)
 	}
 	if s.Config.Fault != "" {
-		add("The old one stays in force; mend the file, it is tried again", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
+		add("The old one stays in force; correct the file, and it is taken up at once", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
 	}
 	if s.Behind != "" {
 		add("It stays ready and routes on what it knows: look at its CPU (in a container, at its CPU limit) and at the link to the others", "This peer is behind the mesh: %s", s.Behind)
