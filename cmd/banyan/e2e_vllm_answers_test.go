@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -209,10 +210,16 @@ func flatten(at string, v any, out *[]string) {
 	}
 }
 
+// callsAt are places in the list of calls of an event.
+var callsAt = regexp.MustCompile(`\.tool_calls\[\d+\]`)
+
 // streamForm is the shape of the events, each run of equals once, and all the
-// text: how many tokens come in one event is a matter of time.
+// text: how many tokens come in one event is a matter of time. So is how much of
+// a chat's calls, and whether the reason of its end comes with them: from the
+// first call on all that the events hold counts as one event.
 func streamForm(raw string) (out []string) {
 	var text strings.Builder
+	var calls []string
 	for part := range strings.SplitSeq(strings.TrimSuffix(raw, "\n\n"), "\n\n") {
 		shape := ""
 		for line := range strings.Lines(part) {
@@ -224,6 +231,7 @@ func streamForm(raw string) (out []string) {
 			}
 			var leaves []string
 			flatten("", doc, &leaves)
+			inCalls := slices.Contains(leaves, ".choices: 1") && (len(calls) > 0 || slices.ContainsFunc(leaves, callsAt.MatchString))
 			for _, leaf := range leaves {
 				name, value, isText := strings.Cut(leaf, " = ")
 				if strings.HasSuffix(name, ".system_fingerprint") {
@@ -238,12 +246,17 @@ func streamForm(raw string) (out []string) {
 				if strings.HasSuffix(name, ".sequence_number") {
 					leaf = name
 				}
-				shape += leaf + ", "
+				if !inCalls {
+					shape += leaf + ", "
+				} else if leaf = callsAt.ReplaceAllString(leaf, ".tool_calls[]"); value != "<nil>" && !strings.Contains(leaf, ".tool_calls: ") && !slices.Contains(calls, leaf) {
+					calls = append(calls, leaf)
+				}
 			}
 		}
-		if len(out) == 0 || out[len(out)-1] != shape {
+		if shape != "" && (len(out) == 0 || out[len(out)-1] != shape) {
 			out = append(out, shape)
 		}
 	}
-	return append(out, "all text: "+text.String())
+	sort.Strings(calls)
+	return append(out, "calls: "+strings.Join(calls, ", "), "all text: "+text.String())
 }

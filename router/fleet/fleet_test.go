@@ -74,6 +74,30 @@ func TestServesTellsAdaptersFromModels(t *testing.T) {
 	}
 }
 
+// Clients that take the first model want a base model, and the one that the
+// engine names first.
+func TestModelsKeepTheEnginesOrder(t *testing.T) {
+	f := New(Config{})
+	f.Set([]Spec{{URL: "http://a:1"}, {URL: "http://b:1"}}, time.Time{})
+	for i, page := range []string{
+		`{"data":[{"id":"z"},{"id":"sql","parent":"z"},{"id":"a"}]}`,
+		`{"data":[{"id":"code","parent":"z"},{"id":"z"},{"id":"m"}]}`,
+	} {
+		models, err := parseModels([]byte(page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.List()[i].models.Store(&models)
+	}
+	var got []string
+	for _, m := range f.ModelNames() {
+		got = append(got, m.ID)
+	}
+	if !equal(got, "z", "a", "m", "sql", "code") {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestParseMetricsOfEachEngine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page     string

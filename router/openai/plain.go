@@ -42,6 +42,18 @@ type Cut struct {
 	Bare []byte
 }
 
+// maxFormBytes bounds the forms of one prompt together: several of one near the
+// limit of bodies would take many times its memory.
+const maxFormBytes = 32 << 20
+
+// tooLong says so of a prompt whose forms would be more than that.
+func (p *Plain) tooLong() string {
+	if n := len(p.Forms); n > 1 && n*len(p.Forms[0]) > maxFormBytes {
+		return "it is too long to be asked for in several forms"
+	}
+	return ""
+}
+
 // hideTools adds the form without tools, and a trial that tells whether a vLLM
 // shows tools to a client that may use none: --exclude-tools-when-tool-choice-none.
 func (p *Plain) hideTools(model []byte) {

@@ -57,6 +57,9 @@ func plainMessages(o *object) (p Plain, why string) {
 		if p.Forms, err = c.finish(p.Forms, o, chat); err != nil {
 			return Plain{}, whyOf(err)
 		}
+		if why := p.tooLong(); why != "" {
+			return Plain{}, why
+		}
 		p.Shape |= c.shape
 	}
 	p.Converted = true

@@ -45,6 +45,9 @@ func plainSGLangMessages(o *object) (p Plain, why string) {
 				break
 			}
 			p.Forms = appendToggled(p.Forms, &p.Shape, o.get("thinking"), chat)
+			if why := p.tooLong(); why != "" {
+				return Plain{}, why
+			}
 		}
 	}
 	p.Converted = true

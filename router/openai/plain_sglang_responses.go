@@ -96,6 +96,7 @@ func (c *sglangResponses) add(m message) {
 	}
 	n := len(c.out)
 	if m.role != "assistant" || n == 0 || c.out[n-1].role != "assistant" {
+		m.content = bytes.Clone(m.content) // which grows
 		c.out = append(c.out, m)
 		return
 	}
@@ -103,11 +104,13 @@ func (c *sglangResponses) add(m message) {
 	if !isNone(m.content) {
 		switch {
 		case isNone(last.content):
-			last.content = m.content
+			last.content = bytes.Clone(m.content)
 		case isText(last.content) && isText(m.content):
-			last.content = join([][]byte{last.content, m.content}, `\n\n`)
+			last.content = extended(last.content, m.content, `\n\n`)
+		case isText(last.content):
+			last.content = extended(list([][]byte{textPart(last.content)}), m.content, ",")
 		default:
-			last.content = list([][]byte{elements(last.content), elements(m.content)})
+			last.content = extended(last.content, list([][]byte{elements(m.content)}), ",")
 		}
 	}
 	last.calls = append(last.calls, m.calls...)
@@ -116,8 +119,14 @@ func (c *sglangResponses) add(m message) {
 	case isNone(last.native):
 		last.native = m.native
 	default:
-		last.native = join([][]byte{last.native, m.native}, `\n`)
+		last.native = extended(last.native, m.native, `\n`)
 	}
+}
+
+// extended appends what is between the ends of b to that of a, in place: a run
+// of many small items costs no more than its length.
+func extended(a, b []byte, between string) []byte {
+	return append(append(append(a[:len(a)-1], between...), b[1:len(b)-1]...), b[len(b)-1])
 }
 
 // elements are the parts of a content, without the brackets.

@@ -241,3 +241,28 @@ func TestToolsThatMayNotBeUsed(t *testing.T) {
 		t.Errorf("calls, and tools that may not be used: %d forms", len(p.Forms))
 	}
 }
+
+// TestFormsOfALongPromptAreBounded: 10 MB are converted, and not 18 times.
+func TestFormsOfALongPromptAreBounded(t *testing.T) {
+	long := strings.Repeat("long ", 2<<20)
+	for engine, more := range map[string]string{
+		"vllm":   `,{"role":"system","content":"i"}],"thinking":{"type":"disabled"}`,
+		"sglang": `,{"role":"system","content":"i"}],"thinking":{"type":"adaptive"}`,
+	} {
+		body := `{"messages":[{"role":"user","content":"` + long + `"}`
+		if p, why := TokenizeBody(Messages, engine, []byte(body+more+`}`)); !strings.Contains(why, "too long") || len(p.Forms) > 0 {
+			t.Errorf("%s: %d forms (%s)", engine, len(p.Forms), why)
+		}
+		if p, why := TokenizeBody(Messages, engine, []byte(body+`]}`)); why != "" || len(p.Forms) != 1 {
+			t.Errorf("%s: %d forms (%s)", engine, len(p.Forms), why)
+		}
+		items := `{"input":[` + strings.Repeat(`{"role":"user","content":"a"},{"role":"assistant","content":"b"},`, 20_000) + `{"role":"user","content":"c"}]}`
+		if p, why := TokenizeBody(Responses, engine, []byte(items)); why != "" || len(p.Forms) != 1 {
+			t.Errorf("%s: %d forms (%s)", engine, len(p.Forms), why)
+		}
+		same := `{"input":[` + strings.Repeat(`{"role":"assistant","content":"b"},`, 50_000) + `{"role":"user","content":"c"}]}`
+		if p, why := TokenizeBody(Responses, engine, []byte(same)); why != "" || len(p.Forms) != 1 {
+			t.Errorf("%s: %d forms (%s)", engine, len(p.Forms), why)
+		}
+	}
+}
