@@ -45,7 +45,7 @@ func TestTextAndChatPromptsMatchWhatEventsTell(t *testing.T) {
 		{"vLLM with --enable-scale-out", nil, false, map[string]string{"text": "render", "chat": "render", "messages": "render", "responses": "render"}},
 		{"vLLM without", []string{"--no-scale-out"}, false, map[string]string{"text": "tokenize", "chat": "tokenize", "messages": "tokenize", "responses": "tokenize"}},
 		{"vLLM without, and a render server", []string{"--no-scale-out"}, true, map[string]string{"text": "render", "chat": "render", "messages": "render", "responses": "render"}},
-		{"SGLang", []string{"--engine", "sglang", "--block-size", "16"}, false, map[string]string{"text": "tokenize", "chat": "tokenize"}},
+		{"SGLang", []string{"--engine", "sglang", "--block-size", "16"}, false, map[string]string{"text": "tokenize", "chat": "tokenize", "messages": "tokenize", "responses": "tokenize"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			more := ""
