@@ -67,7 +67,7 @@ func newRun(cfg Config) (*run, error) {
 	r := &run{
 		cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x65766c)),
 		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
-		loads: newLoads(cfg.Peers, cfg.Replicas, cfg.DispatchDelay, cfg.LoadDelay, cfg.ViewAge),
+		loads: newLoads(cfg.Peers, cfg.Replicas, cfg.DispatchDelay, cfg.LoadDelay),
 		index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg), cands: make([]policy.Candidate, cfg.Replicas),
 		deep:   [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
 		demand: make([]policy.Demand, cfg.Peers), pinned: make(map[int]int),
@@ -335,10 +335,6 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 	}
 	if at, ok := r.pinned[j.req.Family()]; ok {
 		return r.stay(j, at), false
-	}
-	if others := float64(r.cfg.Peers - 1); others > 0 {
-		evenly := 2 * r.cfg.ViewAge * view.Lambda * others / float64(r.cfg.Peers)
-		view.Together = r.loads.bursts[j.peer].Draw(1000*now, view.AgeMs, evenly, r.rnd)
 	}
 	view.Share = r.demand[j.peer].Ask(&req, view.NowMs)
 	if r.cfg.PrefillReplicas > 0 {

@@ -174,7 +174,7 @@ func TestE4ViewsAreCompleteAfterTheDelay(t *testing.T) {
 }
 
 func TestE4OthersSeeADispatchAfterTheDelay(t *testing.T) {
-	l := newLoads(2, 1, 0.1, 0.3, 0)
+	l := newLoads(2, 1, 0.1, 0.3)
 	j := &job{peer: 0, prefill: 2, tokens: 50, blocks: 4}
 	l.dispatch(1, j)
 	see := func(now float64, peer, waiting, streams int) {

@@ -1,10 +1,6 @@
 package simulation
 
-import (
-	"math"
-
-	"github.com/banyan-llm/banyan/router/policy"
-)
+import "math"
 
 // loads is what the peers' load registers say of every replica. All peers see
 // each other with one delay, so two sums suffice: what everybody knows by now,
@@ -18,9 +14,7 @@ type loads struct {
 
 	delay    [2]float64 // of dispatches, of the rest
 	pending  [2]fifo[change]
-	bursts   []policy.Bursts // per peer
-	age      float64         // seconds: what peers take their view to be old
-	ownFirst []float64       // per peer and replica: last first token, or dispatch that found it empty
+	ownFirst []float64 // per peer and replica: last first token, or dispatch that found it empty
 }
 
 // loadSum is a sum of registers. It is also a difference of two such sums.
@@ -49,14 +43,12 @@ type change struct {
 	job           *job    // dispatches: to know whether it is still young
 }
 
-func newLoads(peers, replicas int, dispatch, rest, age float64) *loads {
+func newLoads(peers, replicas int, dispatch, rest float64) *loads {
 	l := &loads{
 		replicas: replicas,
 		known:    make([]loadSum, replicas),
 		own:      make([]loadSum, peers*replicas),
 		young:    make([]loadSum, peers*replicas),
-		bursts:   make([]policy.Bursts, peers),
-		age:      age,
 		ownFirst: make([]float64, (peers+1)*replicas), // the last row is everybody's
 		delay:    [2]float64{dispatch, rest},
 	}
@@ -79,7 +71,6 @@ func (l *loads) dispatch(now float64, j *job) {
 	}
 	l.young[l.at(j.peer, j.replica)].add(c.load, 1)
 	j.young = true
-	l.bursts[j.peer].Sent(1000 * now)
 	l.enter(0, c)
 }
 
@@ -128,17 +119,7 @@ func (l *loads) advance(now float64) {
 			l.ownFirst[everybody] = math.Max(l.ownFirst[everybody], c.first)
 			if kind == 0 {
 				l.mature(c.job, c.load)
-				l.hear(c.peer, c.at+l.delay[0])
 			}
-		}
-	}
-}
-
-// hear tells the others of a dispatch.
-func (l *loads) hear(from int, at float64) {
-	for peer := range l.bursts {
-		if peer != from {
-			l.bursts[peer].Heard(1, 1000*at, 1000*l.age)
 		}
 	}
 }

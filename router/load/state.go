@@ -18,23 +18,9 @@ func (t *Table) OwnLoads(dst []crdt.LoadEntry, dirty bool) []crdt.LoadEntry {
 func (t *Table) JoinLoads(at crdt.PeerID, loads []crdt.LoadEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.waitingLocked(loads)
 	if t.loads.Join(at, loads) > 0 || len(loads) == 0 {
 		t.loads.Heard(at, t.now())
 	}
-	if more := t.waitingLocked(loads) - before; more > 0 {
-		t.bursts.Heard(more, float64(t.now()), t.ageMs)
-	}
-}
-
-// waitingLocked is how many requests wait at the replicas of some registers. What
-// a join adds to it was dispatched since the peer spoke last, but for what got
-// its first token meanwhile.
-func (t *Table) waitingLocked(loads []crdt.LoadEntry) (n int) {
-	for i := range loads {
-		n += int(t.loads.Sum(loads[i].Replica).Waiting)
-	}
-	return n
 }
 
 // Decay lowers what silent peers' registers count: they keep their last value

@@ -2,7 +2,6 @@ package load
 
 import (
 	"math"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +32,6 @@ type Table struct {
 	meanS    float64 // mean prefill seconds of recent dispatches
 	lambda   float64 // own requests a second, exponential mean
 	lastSent int64   // ms of the last dispatch
-	bursts   policy.Bursts
-	ageMs    float64 // of the view, as the last decision had it
 	meanMs   float64 // time from dispatch to end of recent requests
 
 	learned   []policy.Calibrator // scratch
@@ -86,18 +83,6 @@ func (t *Table) FleetRate() (lambda, meanS float64) {
 	return t.lambda + t.others, t.meanS
 }
 
-// Together draws how many dispatches of other peers a decision now comes after
-// in a burst, unseen; ageMs is the age of the view. See policy.Bursts.
-func (t *Table) Together(nowMs int64, ageMs float64, peers int, rnd *rand.Rand) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ageMs = ageMs
-	if peers <= 1 {
-		return 0
-	}
-	return t.bursts.Draw(float64(nowMs), ageMs, 2*ageMs/1000*t.others, rnd)
-}
-
 // rateWindow is the memory of the own request rate, seconds.
 const rateWindow = 5.0
 
@@ -121,7 +106,6 @@ func (t *Table) DispatchWithin(c *Cost, limit *Limit, nowMs int64) bool {
 		return false
 	}
 	t.addLocked(c, nowMs)
-	t.bursts.Sent(float64(nowMs))
 	t.meanS += (c.Prefill - t.meanS) / 64
 	if gap := float64(max(0, nowMs-t.lastSent)) / 1000; t.lastSent != 0 {
 		t.lambda = t.lambda*rateWindow/(rateWindow+gap) + 1/(rateWindow+gap)

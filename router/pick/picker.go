@@ -77,7 +77,6 @@ func (k *Picker) Look(s *Scratch, ages Ages, nowMs int64, rnd *rand.Rand) *polic
 	lambda, meanS := k.loads.FleetRate()
 	s.View = policy.View{
 		NowMs: k.loads.Wall(nowMs), AgeMs: ages.Load, Peers: ages.Peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: ages.Index, Rand: rnd,
-		Together: k.loads.Together(nowMs, ages.Load, ages.Peers, rnd),
 	}
 	return &s.View
 }

@@ -73,7 +73,7 @@ type StickyConfig struct {
 }
 
 // TTFTConfig is ttft. Setting a weight to 0 (ProgressFloor and YoungCap to 1)
-// removes that term. PourWeight, YoungCap, BurstCap and the guard only matter where
+// removes that term. PourWeight, YoungCap and the guard only matter where
 // several peers decide on delayed views. DECISIONS.md has what each is worth.
 type TTFTConfig struct {
 	StaleMs      float64 `yaml:"stale_ms" doc:"milliseconds without news of load or caches from a peer after which only a few replicas are considered for a prompt, so that peers that know little do not all choose the same one; 0 = never"`
@@ -86,7 +86,6 @@ type TTFTConfig struct {
 	MinWaitWeight float64 `yaml:"-"` // weight of the fewest requests waiting anywhere, times own prefill
 	PourWeight    float64 `yaml:"-"` // share of the expected unseen work poured onto the lowest replicas
 	YoungCap      int     `yaml:"-"` // most times an own dispatch that others may mirror unseen is counted
-	BurstCap      int     `yaml:"-"` // most unseen dispatches that are placed before a request; 0 none
 	GuardGap      float64 `yaml:"-"` // unseen decisions by score that a replica may have; beyond, the rest are drawn; 0 switches the guard off
 	GuardShare    float64 `yaml:"-"` // share of replicas that must hold the prompt alike for the guard
 	GuardDepth    float64 `yaml:"-"` // share of the prompt they must hold
@@ -110,7 +109,7 @@ func DefaultConfig() Config {
 		Sticky:     StickyConfig{Share: 0.8, TauSeconds: 2},
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
-			YoungCap: 16, BurstCap: 64, GuardGap: 0.25, GuardShare: 0.8, GuardDepth: 0.5, GuardBand: 0.05,
+			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.8, GuardDepth: 0.5, GuardBand: 0.05,
 			StaleMs: 3000, StaleShare: 3, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 0.8, LiveWeight: 2,
 		},
 		Disagg: defaultDisagg(),

@@ -86,9 +86,6 @@ type View struct {
 	Peers  int     // live peers, this one included
 	Lambda float64 // requests a second of the whole fleet
 	MeanS  float64 // mean prefill seconds of recent requests
-	// Together is how many dispatches of other peers, unseen here, this one is
-	// taken to come after in a burst (Bursts.Draw); 0: none.
-	Together int
 	// IndexAgeMs is how old the index view may be.
 	IndexAgeMs float64
 	// Share is how much of what this peer is asked for begins like this request

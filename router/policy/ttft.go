@@ -15,8 +15,6 @@ import (
 //	W = max(S - time since the last first token there, 0.1*S)
 //	B = W + 0.5*t0*streams + live*s, raised where unseen requests are expected
 //	score = B + s*(1 + copy) + (n + n_min)*s/f, over the operator's weight
-//	What is taken to come with it from other peers, unseen, is placed before it
-//	by the same score (together).
 //	live = live_weight * the share of its cache that is in use; sessions only
 //	copy = room_weight * how full its cache is * the share of u that another
 //	       candidate holds
@@ -156,18 +154,12 @@ func (q *query) unseen(step float64) float64 {
 // score offers every live candidate to b.
 func (q *query) score(b *best) {
 	q.weigh()
-	q.findFewest()
-	q.together()
-	for _, i := range q.live {
-		b.offer(i, q.total(i))
-	}
-}
-
-// findFewest finds n_min.
-func (q *query) findFewest() {
 	q.fewest = math.MaxFloat64
 	for _, i := range q.live {
 		q.fewest = min(q.fewest, q.waiting[i])
+	}
+	for _, i := range q.live {
+		b.offer(i, q.total(i))
 	}
 }
 

@@ -42,14 +42,13 @@ var changes = []change{
 	{line: "- stream term", terms: func(c *policy.TTFTConfig) { c.StreamWeight = 0 }},
 	{line: "- pour", terms: func(c *policy.TTFTConfig) { c.PourWeight = 0 }},
 	{line: "- young and guard", terms: func(c *policy.TTFTConfig) { c.YoungCap, c.GuardGap = 1, 0 }},
-	{line: "- bursts", terms: func(c *policy.TTFTConfig) { c.BurstCap = 0 }},
 	{line: "- holder's slack", terms: func(c *policy.TTFTConfig) { c.HolderSteps = 0 }},
 	{line: "- room", terms: func(c *policy.TTFTConfig) { c.RoomWeight = 0 }},
 	{line: "- live", terms: func(c *policy.TTFTConfig) { c.LiveWeight = 0 }},
 	{line: "- spread", terms: func(c *policy.TTFTConfig) { c.Spread = 0 }},
 	{line: "all off", terms: func(c *policy.TTFTConfig) {
 		c.ProgressFloor, c.WaitWeight, c.MinWaitWeight, c.StreamWeight, c.PourWeight = 1, 0, 0, 0, 0
-		c.YoungCap, c.GuardGap, c.HolderSteps, c.Spread, c.RoomWeight, c.LiveWeight, c.BurstCap = 1, 0, 0, 0, 0, 0, 0
+		c.YoungCap, c.GuardGap, c.HolderSteps, c.Spread, c.RoomWeight, c.LiveWeight = 1, 0, 0, 0, 0, 0
 	}},
 	{line: "one linear rate", rates: func(r policy.Rates, _, _ int) policy.Rates {
 		r.A, r.B, r.CQ = 0, 1/r.PeakRate(), 0
