@@ -54,7 +54,7 @@ func setIntent(ctx context.Context, verb string, args []string, stdout, stderr i
 	if *wait <= 0 {
 		return nil
 	}
-	return waitIdle(ctx, &admin, names[0], *wait, stdout)
+	return waitIdle(ctx, &admin, names[0], *wait, told.Warning != "", stdout)
 }
 
 // idleFor is how long a replica must have had nothing in flight: peers tell each
@@ -62,8 +62,9 @@ func setIntent(ctx context.Context, verb string, args []string, stdout, stderr i
 const idleFor = time.Second
 
 // waitIdle waits until no peer has a request at the replica, and says what is
-// still in flight when that changes.
-func waitIdle(ctx context.Context, admin *adminClient, name string, wait time.Duration, stdout io.Writer) error {
+// still in flight when that changes. A replica that is needed gets new requests
+// all the same, so it is never told to be free.
+func waitIdle(ctx context.Context, admin *adminClient, name string, wait time.Duration, needed bool, stdout io.Writer) error {
 	deadline, last := time.Now().Add(wait), -1
 	var idle time.Time
 	for ctx.Err() == nil {
@@ -86,6 +87,9 @@ func waitIdle(ctx context.Context, admin *adminClient, name string, wait time.Du
 			idle = time.Time{}
 		case idle.IsZero():
 			idle = time.Now()
+		case time.Since(idle) >= idleFor && needed:
+			fmt.Fprintf(stdout, "nothing is in flight at %s at the moment, but requests still go there: do not stop it before another replica takes them\n", name)
+			return errCheck
 		case time.Since(idle) >= idleFor:
 			fmt.Fprintf(stdout, "nothing is in flight at %s: it can be stopped\n", name)
 			return nil

@@ -22,3 +22,21 @@ func TestAWaitEndsWellOnceNothingIsInFlight(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", code, &out, &errs)
 	}
 }
+
+// The last replica of a model gets its requests whether it is drained or not: a
+// moment without any does not make it free.
+func TestAWaitForAReplicaThatIsNeededFails(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			fmt.Fprint(w, `{"warning":"No other replica serves m: its requests still go there."}`)
+			return
+		}
+		fmt.Fprint(w, `{"peer_id":"p","name":"p","replicas":[{"name":"r0","state":"draining"}]}`)
+	}))
+	defer s.Close()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"drain", "--peer", s.Listener.Addr().String(), "--force", "--wait", "1ms", "r0"}, &out, &errs)
+	if code == exitOK || strings.Contains(out.String(), "can be stopped") || !strings.Contains(out.String(), "do not stop it") {
+		t.Errorf("exit code %d: %s%s", code, &out, &errs)
+	}
+}
