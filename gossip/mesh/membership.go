@@ -157,7 +157,8 @@ func (m *Mesh) said() (ready, draining bool) {
 }
 
 // Leave says goodbye: the others drop this peer's load at once and do not call
-// it failed. It takes about a second, at most until ctx ends; Close follows.
+// it failed. It takes about a second, at most until ctx ends; Close follows. A
+// peer that knows of no other has nobody to say it to: nil at once.
 func (m *Mesh) Leave(ctx context.Context) error {
 	m.mu.Lock()
 	s, open := m.serf, m.state == running
@@ -167,6 +168,10 @@ func (m *Mesh) Leave(ctx context.Context) error {
 	m.mu.Unlock()
 	if !open {
 		return ErrClosed
+	}
+	if m.alone() {
+		m.wg.Done()
+		return nil
 	}
 	left := make(chan error, 1)
 	go func() {

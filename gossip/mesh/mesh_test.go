@@ -263,3 +263,21 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestWhoIsAloneLeavesAtOnce(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	a := start(t, config("a"))
+	if err := a.Leave(gone); err != nil {
+		t.Errorf("alone: %v", err)
+	}
+	a.close(t)
+
+	b := start(t, config("b"))
+	c := start(t, config("c", b.Addr()))
+	whole(t, b, c)
+	if err := c.Leave(gone); err == nil {
+		t.Error("with another peer, Leave did not wait for the goodbye to be sent")
+	}
+}
