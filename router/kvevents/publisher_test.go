@@ -16,18 +16,19 @@ import (
 	"github.com/banyan-llm/banyan/simulation/freeport"
 )
 
-// runScript runs the publisher that BANYAN_PUBLISHER names: a script on a real
-// libzmq that follows the engines' protocol, not written for these tests.
+// publisher is a script on a real libzmq that follows the engines' protocol, not
+// written for these tests. It lies beside a checkout, or nowhere.
+const publisher = "../../../shared/vectors/publisher.py"
+
 func runScript(t *testing.T, args ...string) (kill func()) {
 	t.Helper()
-	path := os.Getenv("BANYAN_PUBLISHER")
-	if path == "" {
-		t.Skip("BANYAN_PUBLISHER names no script")
+	if _, err := os.Stat(publisher); err != nil {
+		t.Skipf("skipped: no script of a publisher: %v", err)
 	}
 	if err := exec.Command(python, "-c", "import zmq").Run(); err != nil {
 		t.Skipf("no libzmq to test against: %v", err)
 	}
-	cmd := exec.Command(python, append([]string{path, "--linger", "120"}, args...)...)
+	cmd := exec.Command(python, append([]string{publisher, "--linger", "120"}, args...)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +74,10 @@ func TestScriptIsFollowed(t *testing.T) {
 		dials        bool
 	}{{"bound, layout 5", "5", false}, {"bound, layout 4", "4", false}, {"dialing, layout 5", "5", true}, {"dialing, layout 4", "4", true}} {
 		t.Run(tc.name, func(t *testing.T) {
+			if testing.Short() && tc.layout == "4" {
+				t.Skip("skipped: layout 5 is enough for -short")
+			}
+			t.Parallel() // it mostly waits
 			events, replay := freeEndpoint(t), freeEndpoint(t)
 			sink := newRecordSink()
 			cfg := Config{Stream: "s", Events: events, Replay: replay, Grid: 16, Hasher: testHasher, Sink: sink}

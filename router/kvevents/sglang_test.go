@@ -2,6 +2,7 @@ package kvevents
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -21,15 +22,15 @@ type sglangEngine struct {
 	*libEngine
 }
 
-// startSGLang runs it, or skips the test where it is not. TEST_SGLANG is a
-// folder with SGLang's wheel and a venv that has msgspec, pyzmq, pydantic and
-// psutil; .ci/run makes it.
+// startSGLang runs it, or skips the test where it is not. TEST_SGLANG, or
+// ~/.cache/banyan-sglang, has SGLang's wheel and a venv with msgspec, pyzmq,
+// pydantic and psutil; .ci/run makes it.
 func startSGLang(t *testing.T, page int, format string) sglangEngine {
 	t.Helper()
-	dir := os.Getenv("TEST_SGLANG")
+	dir := cmp.Or(os.Getenv("TEST_SGLANG"), filepath.Join(os.Getenv("HOME"), ".cache", "banyan-sglang"))
 	wheels, _ := filepath.Glob(filepath.Join(dir, "sglang-*.whl"))
-	if dir == "" || len(wheels) != 1 {
-		t.Skipf("SGLang's published code is not here: TEST_SGLANG=%q holds %d wheels (.ci/run fetches it)", dir, len(wheels))
+	if len(wheels) != 1 {
+		t.Skipf("skipped: SGLang's published code is not here: %s holds %d wheels (.ci/run fetches it, TEST_SGLANG names another folder)", dir, len(wheels))
 	}
 	e := &libEngine{t: t, cmd: exec.Command(filepath.Join(dir, "venv", "bin", "python"), "testdata/sglang_engine.py", wheels[0], fmt.Sprint(page), format)}
 	e.cmd.Stderr = os.Stderr
