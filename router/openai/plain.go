@@ -180,6 +180,24 @@ func tool(o *object, parameters []byte) []byte {
 	return append(append([]byte(`{"type":"function","function":`), f.bytes()...), '}')
 }
 
+// eachTool reads a list of tools.
+func eachTool(tools []byte, read func(o *object) error) error {
+	if tools[0] != '[' {
+		return unread("its tools are no list")
+	}
+	_, err := eachElement(tools, 0, 1, func(value []byte) error {
+		o, err := parseObject(value, 2)
+		if err != nil {
+			return err
+		}
+		return read(&o)
+	})
+	return err
+}
+
+// systemMessage is a message of the system's.
+func systemMessage(content []byte) message { return message{role: "system", content: content} }
+
 // list writes raw values as an array.
 func list(values [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(values, []byte{','})...), ']')
@@ -188,6 +206,26 @@ func list(values [][]byte) []byte {
 // textPart is a content part of a text, a raw JSON string.
 func textPart(text []byte) []byte {
 	return append(append([]byte(`{"type":"text","text":`), text...), '}')
+}
+
+// partsOf is content of texts as a list of parts.
+func partsOf(texts [][]byte) []byte {
+	out := make([][]byte, len(texts))
+	for i, text := range texts {
+		out[i] = textPart(text)
+	}
+	return list(out)
+}
+
+// parts is content of texts: one is a text, several are a list, none is nil.
+func parts(texts [][]byte) []byte {
+	switch len(texts) {
+	case 0:
+		return nil
+	case 1:
+		return texts[0]
+	}
+	return partsOf(texts)
 }
 
 // join is one JSON string of several, put together as they are: escapes end

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // errUnread says why a prompt cannot be converted.
@@ -29,11 +30,41 @@ var billing = []byte(`"x-anthropic-billing-header`)
 // anthropic is a Messages body on its way to the chat that vLLM makes of it
 // (0.32.0, entrypoints/anthropic/serving.py, to_chat_completion_request).
 type anthropic struct {
+	conversation
+	merge bool // system messages in the middle go to the front
+	bare  bool // tools that may not be used are not shown
+}
+
+// conversation is a Messages body as messages of a chat.
+type conversation struct {
 	shape  Shape
-	merge  bool     // system messages in the middle go to the front
-	bare   bool     // tools that may not be used are not shown
 	system [][]byte // texts of the system prompt
 	out    []message
+}
+
+// read makes a chat of the model, the system prompt and the messages of a body.
+// between stands between the texts of the system prompt.
+func (c *conversation) read(o *object, system, message func(value []byte) error, between string) (chat object, err error) {
+	if err := system(o.get("system")); err != nil {
+		return chat, err
+	}
+	messages := o.get("messages")
+	if messages == nil || messages[0] != '[' {
+		return chat, unread("it has no messages")
+	}
+	if _, err := eachElement(messages, 0, 1, message); err != nil {
+		return chat, err
+	}
+	if len(c.system) > 0 {
+		c.shape |= withSystem
+		c.out = slices.Insert(c.out, 0, systemMessage(join(c.system, between)))
+	}
+	chat.members = make([]member, 0, 6)
+	if v := o.get("model"); v != nil {
+		chat.set("model", v)
+	}
+	chat.set("messages", appendChat(make([]byte, 0, len(messages)+256), c.out))
+	return chat, nil
 }
 
 // plainMessages makes chats of a Messages body. Three settings of the server
@@ -103,37 +134,20 @@ func (c *anthropic) finish(forms [][]byte, o *object, chat object) ([][]byte, er
 }
 
 func (c *anthropic) chat(o *object) (chat object, err error) {
-	if err := c.readSystem(o.get("system")); err != nil {
+	if chat, err = c.read(o, c.readSystem, c.readMessage, ""); err != nil {
 		return chat, err
 	}
-	messages := o.get("messages")
-	if messages == nil || messages[0] != '[' {
-		return chat, unread("it has no messages")
+	if v := o.get("chat_template_kwargs"); v != nil {
+		chat.set("chat_template_kwargs", v)
 	}
-	if _, err := eachElement(messages, 0, 1, c.readMessage); err != nil {
-		return chat, err
+	if !o.given("tools") {
+		return chat, nil
 	}
-	if len(c.system) > 0 {
-		c.shape |= withSystem
-		c.out = append([]message{{role: "system", content: join(c.system, "")}}, c.out...)
+	declared, err := c.tools(o.get("tools"))
+	if err == nil && !c.bare {
+		chat.set("tools", declared)
 	}
-	chat.members = make([]member, 0, 6)
-	for _, name := range []string{"model", "chat_template_kwargs"} {
-		if v := o.get(name); v != nil {
-			chat.set(name, v)
-		}
-	}
-	chat.set("messages", appendChat(make([]byte, 0, len(messages)+256), c.out))
-	if tools := o.get("tools"); tools != nil && !isNull(tools) {
-		declared, err := c.tools(tools)
-		if err != nil {
-			return chat, err
-		}
-		if !c.bare {
-			chat.set("tools", declared)
-		}
-	}
-	return chat, nil
+	return chat, err
 }
 
 // texts reads a system prompt: a text, or the texts of blocks.
@@ -237,7 +251,10 @@ func (c *anthropic) readBlocks(out *message, content []byte) error {
 			}
 		case `"redacted_thinking"`: // left out
 		case `"tool_use"`:
-			return c.readUse(out, &block)
+			c.shape |= withCalls
+			use, err := useOf(&block)
+			out.calls = append(out.calls, use)
+			return err
 		case `"tool_result"`:
 			if out.role != "user" {
 				return unread("a result of a tool is not the user's")
@@ -251,17 +268,7 @@ func (c *anthropic) readBlocks(out *message, content []byte) error {
 	if len(thoughts) > 0 {
 		out.reasoning = join(thoughts, "")
 	}
-	switch len(texts) {
-	case 0:
-	case 1:
-		out.content = texts[0]
-	default:
-		parts := make([][]byte, len(texts))
-		for i, text := range texts {
-			parts[i] = textPart(text)
-		}
-		out.content = list(parts)
-	}
+	out.content = parts(texts)
 	return err
 }
 
@@ -270,15 +277,6 @@ func orNull(value []byte) []byte {
 		return []byte("null")
 	}
 	return value
-}
-
-func (c *anthropic) readUse(out *message, block *object) error {
-	c.shape |= withCalls
-	use, err := useOf(block)
-	if err == nil {
-		out.calls = append(out.calls, use)
-	}
-	return err
 }
 
 // useOf is the call of a tool_use block.
@@ -335,30 +333,29 @@ func (c *anthropic) readResult(block *object) error {
 
 // tools declares the tools as chats do. A schema without a type is an object's.
 func (c *anthropic) tools(value []byte) ([]byte, error) {
-	if value[0] != '[' {
-		return nil, unread("its tools are no list")
-	}
 	c.shape |= withTools
 	var out [][]byte
-	_, err := eachElement(value, 0, 1, func(value []byte) error {
-		o, err := parseObject(value, 2)
-		if err != nil {
-			return err
-		}
-		schema := o.get("input_schema")
-		if schema == nil || schema[0] != '{' || !isText(o.get("name")) {
-			return unread("a tool has no input_schema: one that the server brings itself")
-		}
-		if memberOf(schema, "type") == nil {
-			s, err := parseObject(schema, 3)
-			if err != nil {
-				return err
-			}
-			s.set("type", []byte(`"object"`))
-			schema = s.bytes()
-		}
-		out = append(out, tool(&o, schema))
-		return nil
+	err := eachTool(value, func(o *object) error {
+		schema, err := schemaOf(o)
+		out = append(out, tool(o, schema))
+		return err
 	})
 	return list(out), err
+}
+
+// schemaOf is what a tool of a Messages body takes.
+func schemaOf(o *object) ([]byte, error) {
+	schema := o.get("input_schema")
+	if schema == nil || schema[0] != '{' || !isText(o.get("name")) {
+		return nil, unread("a tool has no input_schema: one that the server brings itself")
+	}
+	if memberOf(schema, "type") != nil {
+		return schema, nil
+	}
+	s, err := parseObject(schema, 3)
+	if err != nil {
+		return nil, err
+	}
+	s.set("type", []byte(`"object"`))
+	return s.bytes(), nil
 }

@@ -44,24 +44,8 @@ func plainResponses(o *object) (p Plain, why string) {
 }
 
 func (c *responses) chat(o *object) (chat object, err error) {
-	if instructions := o.get("instructions"); !isNone(instructions) {
-		if !isText(instructions) {
-			return chat, unread("its instructions are no text")
-		}
-		c.shape |= withSystem
-		c.out = append(c.out, message{role: "system", content: instructions})
-	}
-	first := len(c.out)
-	switch input := o.get("input"); {
-	case isText(input):
-		c.out = append(c.out, message{role: "user", content: input})
-	case input == nil || input[0] != '[':
-		return chat, unread("it has no input")
-	default:
-		c.shape |= withBlocks
-		if _, err := eachElement(input, 0, 1, func(value []byte) error { return c.readItem(value, first) }); err != nil {
-			return chat, err
-		}
+	if err := readInput(o, &c.shape, func(m message) { c.out = append(c.out, m) }, c.readItem); err != nil {
+		return chat, err
 	}
 	chat.members = make([]member, 0, 12)
 	for _, name := range []string{"model", "chat_template_kwargs", "media_io_kwargs", "mm_processor_kwargs"} {
@@ -83,22 +67,37 @@ func (c *responses) chat(o *object) (chat object, err error) {
 	return chat, c.readTools(&chat, o.get("tools"))
 }
 
+// readInput reads instructions and input: a text, or items.
+func readInput(o *object, shape *Shape, add func(message), item func(value []byte) error) error {
+	if instructions := o.get("instructions"); !isNone(instructions) {
+		if !isText(instructions) {
+			return unread("its instructions are no text")
+		}
+		*shape |= withSystem
+		add(systemMessage(instructions))
+	}
+	switch input := o.get("input"); {
+	case isText(input):
+		add(message{role: "user", content: input})
+	case input == nil || input[0] != '[':
+		return unread("it has no input")
+	default:
+		*shape |= withBlocks
+		_, err := eachElement(input, 0, 1, item)
+		return err
+	}
+	return nil
+}
+
 // readTools declares functions as chats do. Others are the server's own, or
 // written for the model in ways of their own.
 func (c *responses) readTools(chat *object, tools []byte) error {
 	if tools == nil || isNull(tools) || string(tools) == "[]" {
 		return nil
 	}
-	if tools[0] != '[' {
-		return unread("its tools are no list")
-	}
 	c.shape |= withTools
 	var out [][]byte
-	_, err := eachElement(tools, 0, 1, func(value []byte) error {
-		o, err := parseObject(value, 2)
-		if err != nil {
-			return err
-		}
+	err := eachTool(tools, func(o *object) error {
 		if kind := o.get("type"); string(kind) != `"function"` {
 			return unread("it has a tool of type %s", clip(laxString(orNull(kind))))
 		}
@@ -106,7 +105,7 @@ func (c *responses) readTools(chat *object, tools []byte) error {
 		if parameters != nil && isNull(parameters) {
 			parameters = nil
 		}
-		out = append(out, tool(&o, parameters))
+		out = append(out, tool(o, parameters))
 		return nil
 	})
 	if err == nil && len(out) > 0 {
@@ -116,8 +115,8 @@ func (c *responses) readTools(chat *object, tools []byte) error {
 }
 
 // readItem reads one item of the input. Those of one answer of the model's
-// become one message, which may not reach back before first.
-func (c *responses) readItem(value []byte, first int) error {
+// become one message.
+func (c *responses) readItem(value []byte) error {
 	o, err := parseObject(value, 2)
 	if err != nil {
 		return err
@@ -125,7 +124,7 @@ func (c *responses) readItem(value []byte, first int) error {
 	kind, status := laxString(orNull(o.get("type"))), laxString(orNull(o.get("status")))
 	c.partial = (status == "in_progress" || status == "incomplete") && (kind == "message" || kind == "reasoning" || o.get("type") == nil)
 	var last *message // of the model's, to which the item may belong
-	if n := len(c.out); n > first && c.out[n-1].role == "assistant" {
+	if n := len(c.out); n > 0 && c.out[n-1].role == "assistant" {
 		last = &c.out[n-1]
 	}
 	switch kind {
@@ -176,19 +175,8 @@ func textOf(content []byte) ([]byte, error) {
 	if content == nil || content[0] != '[' {
 		return nil, unread("an item has no content")
 	}
-	var parts [][]byte
-	_, err := eachElement(content, 0, 3, func(value []byte) error {
-		kind, text := memberOf(value, "type"), memberOf(value, "text")
-		switch string(kind) {
-		case `"input_text"`, `"output_text"`, `"text"`:
-			if isText(text) {
-				parts = append(parts, textPart(text))
-				return nil
-			}
-		}
-		return unread("an item holds a part of type %s", clip(laxString(orNull(kind))))
-	})
-	return list(parts), err
+	texts, err := textsOf(content)
+	return partsOf(texts), err
 }
 
 // readReasoning takes the first text of its content, else of its summary.

@@ -10,11 +10,9 @@ import (
 // sglangMessages is a Messages body on its way to the chat that SGLang makes of
 // it (0.5.23, entrypoints/anthropic/serving.py).
 type sglangMessages struct {
-	shape    Shape
+	conversation
 	merge    bool // system messages in the middle go to the front
 	thoughts int  // what becomes of thoughts of earlier turns
-	system   [][]byte
-	out      []message
 }
 
 // What SGLang makes of thoughts of earlier turns; its reasoning parser decides.
@@ -86,25 +84,9 @@ func appendToggled(forms [][]byte, shape *Shape, thinking []byte, chat object) [
 }
 
 func (c *sglangMessages) chat(o *object) (chat object, err error) {
-	if err := c.readSystem(o.get("system")); err != nil {
+	if chat, err = c.read(o, c.readSystem, c.readMessage, `\n`); err != nil {
 		return chat, err
 	}
-	messages := o.get("messages")
-	if messages == nil || messages[0] != '[' {
-		return chat, unread("it has no messages")
-	}
-	if _, err := eachElement(messages, 0, 1, c.readMessage); err != nil {
-		return chat, err
-	}
-	if len(c.system) > 0 {
-		c.shape |= withSystem
-		c.out = append([]message{{role: "system", content: join(c.system, `\n`)}}, c.out...)
-	}
-	chat.members = make([]member, 0, 6)
-	if v := o.get("model"); v != nil {
-		chat.set("model", v)
-	}
-	chat.set("messages", appendChat(make([]byte, 0, len(messages)+256), c.out))
 	// The effort is set past the code that derives from it whether to think,
 	// which /tokenize runs: so it goes to the template alone.
 	if effort := memberOf(o.get("output_config"), "effort"); effort != nil && !isNull(effort) {
@@ -229,21 +211,6 @@ func (c *sglangMessages) readInline(content []byte) error {
 	return nil
 }
 
-// parts makes content of texts: one is a text, several are a list.
-func parts(texts [][]byte) []byte {
-	switch len(texts) {
-	case 0:
-		return nil
-	case 1:
-		return texts[0]
-	}
-	out := make([][]byte, len(texts))
-	for i, text := range texts {
-		out[i] = textPart(text)
-	}
-	return list(out)
-}
-
 // readBlocks reads the content of a message. Results of tools become messages
 // of their own, in their place.
 func (c *sglangMessages) readBlocks(out message, content []byte) error {
@@ -353,22 +320,15 @@ func (c *sglangMessages) readTools(chat, o *object) error {
 	choice := o.get("tool_choice")
 	kind := string(memberOf(choice, "type"))
 	var out [][]byte
-	if tools := o.get("tools"); tools != nil && !isNull(tools) {
-		if tools[0] != '[' {
-			return unread("its tools are no list")
-		}
+	if o.given("tools") {
 		c.shape |= withTools
-		if _, err := eachElement(tools, 0, 1, func(value []byte) error {
-			t, err := parseObject(value, 2)
-			if err != nil {
-				return err
-			}
+		if err := eachTool(o.get("tools"), func(t *object) error {
 			for _, family := range sglangServerTools {
 				if bytes.HasPrefix(t.get("type"), family) {
 					return nil
 				}
 			}
-			declared, err := sglangTool(&t)
+			declared, err := sglangTool(t)
 			out = append(out, declared)
 			return err
 		}); err != nil {
@@ -404,17 +364,9 @@ func namedTool(name []byte) ([]byte, error) {
 
 // sglangTool is a tool of a Messages body as chats declare it.
 func sglangTool(t *object) ([]byte, error) {
-	schema := t.get("input_schema")
-	if schema == nil || schema[0] != '{' || !isText(t.get("name")) {
-		return nil, unread("a tool has no input_schema: one that the server brings itself")
-	}
-	if memberOf(schema, "type") == nil {
-		s, err := parseObject(schema, 3)
-		if err != nil {
-			return nil, err
-		}
-		s.set("type", []byte(`"object"`))
-		schema = s.bytes()
+	schema, err := schemaOf(t)
+	if err != nil {
+		return nil, err
 	}
 	f := object{members: make([]member, 0, 4)}
 	f.set("name", t.get("name"))

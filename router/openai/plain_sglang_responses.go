@@ -51,22 +51,8 @@ func trialOf(model []byte) *Trial {
 }
 
 func (c *sglangResponses) chat(o *object) (chat object, err error) {
-	if instructions := o.get("instructions"); !isNone(instructions) {
-		if !isText(instructions) {
-			return chat, unread("its instructions are no text")
-		}
-		c.add(message{role: "system", content: instructions})
-	}
-	switch input := o.get("input"); {
-	case isText(input):
-		c.add(message{role: "user", content: input})
-	case input == nil || input[0] != '[':
-		return chat, unread("it has no input")
-	default:
-		c.shape |= withBlocks
-		if _, err := eachElement(input, 0, 1, c.readItem); err != nil {
-			return chat, err
-		}
+	if err := readInput(o, &c.shape, c.add, c.readItem); err != nil {
+		return chat, err
 	}
 	chat.members = make([]member, 0, 6)
 	for _, name := range []string{"model", "chat_template_kwargs"} {
@@ -166,14 +152,7 @@ func (c *sglangResponses) merged() (out []message, differs bool) {
 func (c *sglangResponses) readTools(chat, o *object) error {
 	var out [][]byte
 	if tools := o.get("tools"); tools != nil {
-		if tools[0] != '[' {
-			return unread("its tools are no list")
-		}
-		if _, err := eachElement(tools, 0, 1, func(value []byte) error {
-			t, err := parseObject(value, 2)
-			if err != nil {
-				return err
-			}
+		if err := eachTool(tools, func(t *object) error {
 			if kind := t.get("type"); string(kind) != `"function"` {
 				return unread("it has a tool of type %s", clip(laxString(orNull(kind))))
 			}
@@ -353,10 +332,7 @@ func (c *sglangResponses) readMessage(o *object) error {
 		if role == "developer" {
 			texts[0] = join([][]byte{developerLabel, texts[0]}, "")
 		}
-		for i, text := range texts {
-			texts[i] = textPart(text)
-		}
-		m.content = list(texts)
+		m.content = partsOf(texts)
 	}
 	c.add(m)
 	return nil
