@@ -57,8 +57,8 @@ type outage struct {
 
 // TestSoak holds, after load and churn: no request failed but those in flight
 // where something was killed, all peers have equal digests and none diverges,
-// and goroutines and heap of the peer that lived through it all are about what
-// they were after its first quarter.
+// and goroutines, open files, heap and resident memory of the peer that lived
+// through it all are about what they were after its first quarter.
 func TestSoak(t *testing.T) {
 	span := soakTime(t)
 	s := &soak{t: t}
@@ -86,10 +86,15 @@ func TestSoak(t *testing.T) {
 	end()
 	s.judge(seen.between(began, time.Now()))
 	late := first.footprint()
-	t.Logf("the first peer: %d goroutines and %.1f MB of heap after a quarter, %d and %.1f at the end",
-		early.goroutines, early.heap/1e6, late.goroutines, late.heap/1e6)
+	t.Logf("the first peer after a quarter: %v; at the end: %v", early, late)
 	if late.goroutines > early.goroutines+early.goroutines/2+50 {
 		t.Errorf("goroutines grew from %d to %d", early.goroutines, late.goroutines)
+	}
+	if late.files > early.files+early.files/2+50 {
+		t.Errorf("open files grew from %d to %d", early.files, late.files)
+	}
+	if late.resident > 2*early.resident+64e6 {
+		t.Errorf("resident memory grew from %.1f to %.1f MB", early.resident/1e6, late.resident/1e6)
 	}
 	if late.heap > 2*early.heap+32e6 {
 		t.Errorf("the heap grew from %.1f to %.1f MB", early.heap/1e6, late.heap/1e6)
@@ -197,8 +202,12 @@ func (s *soak) excuses(a asked) bool {
 
 // footprint is what a peer holds after a collection.
 type footprint struct {
-	goroutines int
-	heap       float64 // bytes
+	goroutines, files int
+	heap, resident    float64 // bytes
+}
+
+func (f footprint) String() string {
+	return fmt.Sprintf("%d goroutines, %d open files, %.1f MB of heap, %.1f MB resident", f.goroutines, f.files, f.heap/1e6, f.resident/1e6)
 }
 
 func (p *process) footprint() footprint {
@@ -206,7 +215,10 @@ func (p *process) footprint() footprint {
 	if _, err := p.get("/debug/pprof/heap?gc=1"); err != nil {
 		p.t.Fatal(err)
 	}
-	return footprint{int(p.metric("go_goroutines")), p.metric("go_memstats_heap_alloc_bytes")}
+	return footprint{
+		goroutines: int(p.metric("go_goroutines")), files: int(p.metric("process_open_fds")),
+		heap: p.metric("go_memstats_heap_alloc_bytes"), resident: p.metric("process_resident_memory_bytes"),
+	}
 }
 
 // metric reads one number of the admin listener's metrics, summed over labels.
