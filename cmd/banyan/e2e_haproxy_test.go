@@ -168,5 +168,6 @@ func (h *haproxy) waitFor(up ...int) {
 
 func TestScalingAndRestartsBehindHAProxy(t *testing.T) {
 	lookup(t, "haproxy")
+	t.Parallel() // it is minutes of waiting
 	scaleAndRestart(t, func(tr *tier) balancer { return startHAProxy(t, tr.ports[:]) })
 }

@@ -128,5 +128,6 @@ func (n *nginx) waitFor(up ...int) {
 
 func TestScalingAndRestartsBehindNginx(t *testing.T) {
 	lookup(t, "nginx")
+	t.Parallel() // it is minutes of waiting
 	scaleAndRestart(t, func(tr *tier) balancer { return &nginx{tr, startNginx(t, tr.ports[:])} })
 }
