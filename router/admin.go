@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -90,13 +91,23 @@ func (f *front) publicHandler(api http.Handler) http.Handler {
 	// No ServeMux chooses between them: it answers paths like //v1/models with
 	// redirects in HTML.
 	return proxy.Closing(f.readiness.draining.Load, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/healthz", "/readyz", "/health", "/ping":
+		if slices.Contains(publicHealth, r.URL.Path) {
 			mux.ServeHTTP(w, r)
-		default:
-			api.ServeHTTP(w, r)
+			return
 		}
+		api.ServeHTTP(w, r)
 	}))
+}
+
+// publicHealth are the paths of the clients' listener that balancers and clients
+// ask for this peer's health.
+var publicHealth = append(slices.Clone(access.HealthPaths), engineHealth...)
+
+// full answers a client that finds every place taken.
+func (f *front) full(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Retry-After", "1")
+	f.journal.turnAway(w, r, http.StatusServiceUnavailable, "too_many_connections",
+		"this router has as many connections as it may hold (limits.connections) and answers a request on each: try again, or through another router")
 }
 
 // serveTree lists the most shared prefixes: keys and counts, never text.

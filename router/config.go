@@ -112,7 +112,7 @@ type LimitsConfig struct {
 	BodyBytes    int64         `yaml:"body_bytes" doc:"largest request body"`
 	BodyTime     time.Duration `yaml:"body_time" doc:"longest a client may take to send its body"`
 	HeaderTime   time.Duration `yaml:"-"` // longest a client may take to send a request's header, TLS handshake included
-	Connections  int           `yaml:"connections" doc:"open client connections; beyond that a new one replaces the one that was idle longest; 0 = no limit"`
+	Connections  int           `yaml:"connections" doc:"open client connections; a newcomer beyond them replaces the one that waits longest for its client, or is told that this peer is full; 0 = no limit"`
 	Concurrency  int           `yaml:"concurrency" doc:"requests in flight"`
 	Queue        int           `yaml:"queue" doc:"requests that wait beyond limits.concurrency; more get 429"`
 	QueueTimeout time.Duration `yaml:"queue_timeout" doc:"longest wait in the queue"`

@@ -3,7 +3,7 @@ package router
 import "fmt"
 
 // spareFiles are left for everything that is not a client's request: listeners,
-// peers, events of engines, health checks, operators.
+// peers, events of engines, guests (access.Connections), operators.
 const spareFiles = 512
 
 // fitFiles is how many client connections a process may accept that may open so

@@ -62,12 +62,18 @@ func (p *Peer) live(ctx context.Context) error {
 	}
 	clients := access.NewConnections(func() int { most, _ := fits(); return most }, closed("http"))
 	operators := access.NewConnections(func() int { return maxOperators }, closed("admin"))
+	aged := proxy.ConnContext(p.rules.config().HTTP.ConnectionAge)
 	public := &http.Server{
-		Handler: p.front.publicHandler(api), ConnContext: proxy.ConnContext(p.rules.config().HTTP.ConnectionAge), ConnState: clients.Note,
+		Handler:     clients.Guard(publicHealth, p.front.full, p.front.publicHandler(api).ServeHTTP),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return aged(clients.Context(ctx, c), c) }, ConnState: clients.Note,
 		ReadHeaderTimeout: p.rules.config().Limits.HeaderTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),
 	}
-	admin := &http.Server{Handler: p.front.adminHandler(), ConnState: operators.Note, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2, ErrorLog: p.log.Named("admin").StandardLogger(nil)}
+	admin := &http.Server{
+		Handler: operators.Guard(access.HealthPaths, p.front.full, p.front.adminHandler().ServeHTTP), ConnContext: operators.Context, ConnState: operators.Note,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,
+		ErrorLog: p.log.Named("admin").StandardLogger(nil),
+	}
 	if p.rules.config().HTTP.TLS.On() {
 		public.TLSConfig = p.front.doors.TLS(access.HTTPCertificate)
 	}

@@ -3,8 +3,10 @@ package access
 import (
 	"container/list"
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,29 +18,43 @@ const RetireTick = 20 * time.Millisecond
 // the first to give some back.
 const heavyShare = 4 // a quarter
 
-// Connections knows the open client connections and since when each is idle.
-// Where there is no place left, the one that was idle longest makes way for the
-// newcomer: first of addresses that hold more than a quarter of the places, so
-// that no stranger pushes others out. If none is idle the newcomer is closed
-// before a byte is read of it.
+// spare are the places beyond the limit, for connections that are heard and
+// sent away: health checks are answered there, everything else is told that the
+// peer is full.
+const spare = 64
+
+// strangersBody bounds how long the body of a request may take that nobody reads:
+// of one without a key, say, which the server reads to its end before it lets go
+// of the connection. Handlers that read a body set their own time.
+const strangersBody = 2 * time.Second
+
+// Connections knows the open client connections, and which of them wait for
+// their client: for a request, or for the rest of its body. Where there is no
+// place left, the one that waits longest makes way for the newcomer: first of
+// addresses that hold more than a quarter of the places, so that no stranger
+// pushes others out. If all are being answered the newcomer is a guest, in the
+// place of the guest that came first if need be.
 type Connections struct {
 	most   func() int       // 0: no limit
-	closed func(why string) // called for each one closed for want of a place
+	closed func(why string) // called for each one closed or sent away for want of a place
 
-	mu    sync.Mutex // guards below
-	open  map[net.Conn]*connection
-	idle  list.List // of *connection, the longest idle first
-	of    map[string]*address
-	heavy map[*address]bool // those with more than a quarter of the places
+	mu     sync.Mutex // guards below
+	open   map[net.Conn]*connection
+	idle   list.List // of *connection, the longest idle first
+	guests list.List // of *connection, the first to come first
+	of     map[string]*address
+	heavy  map[*address]bool // those with more than a quarter of the places
 }
 
 // connection is one that is open.
 type connection struct {
-	conn  net.Conn
-	from  *address
-	since time.Time     // when it became idle; zero while a request is being answered
-	all   *list.Element // in connections.idle; nil while it is not idle
-	own   *list.Element // in address.idle
+	conn   net.Conn
+	from   *address
+	active bool          // a request has come and its answer has not ended
+	since  time.Time     // since when it waits for its client; zero while it does not
+	all    *list.Element // in connections.idle; nil while it waits for nothing
+	own    *list.Element // in address.idle
+	guest  *list.Element // in connections.guests; nil if it has a place
 }
 
 // address is where connections come from.
@@ -51,55 +67,142 @@ type address struct {
 // Why a connection was closed for want of a place; reasons of the metric.
 const (
 	NoPlace = "connections" // a newcomer found none
-	GaveWay = "idle"        // an idle one gave its place to a newcomer
+	GaveWay = "idle"        // one that waited for its client gave its place to a newcomer
 )
 
 func NewConnections(most func() int, closed func(why string)) *Connections {
 	return &Connections{most: most, closed: closed, open: map[net.Conn]*connection{}, of: map[string]*address{}, heavy: map[*address]bool{}}
 }
 
-// Note is for http.Server.ConnState.
-func (c *Connections) Note(conn net.Conn, state http.ConnState) {
-	victim := c.keep(conn, state)
-	if victim == nil {
-		return
-	}
-	why := GaveWay
-	if victim == conn {
-		why = NoPlace
-	}
-	c.closed(why)
-	_ = victim.Close()
+type connKey struct{}
+
+// Context is for http.Server.ConnContext: Guard learns from it whose request it
+// is.
+func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// keep notes a state and returns the connection that must be closed, if one
-// must. O(1).
-func (c *Connections) keep(conn net.Conn, state http.ConnState) (victim net.Conn) {
+// Guard stands before everything that a listener serves. Guests are refused
+// unless a place is free by now, except at the paths that are always answered.
+func (c *Connections) Guard(always []string, refuse, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, _ := r.Context().Value(connKey{}).(net.Conn)
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangersBody))
+			if r.ProtoMajor == 1 { // one request at a time
+				r = r.WithContext(r.Context()) // the server looks at its own
+				r.Body = &arriving{ReadCloser: r.Body, arrived: func() { c.note(conn, c.wake) }}
+				c.note(conn, c.rest)
+			}
+		}
+		if !c.seat(conn) {
+			w.Header().Set("Connection", "close")
+			if !slices.Contains(always, r.URL.Path) {
+				c.closed(NoPlace)
+				refuse(w, r)
+				return
+			}
+		}
+		next(w, r)
+	}
+}
+
+// arriving is a body that tells when it has come whole.
+type arriving struct {
+	io.ReadCloser
+	arrived func()
+}
+
+func (a *arriving) Read(p []byte) (n int, err error) {
+	if n, err = a.ReadCloser.Read(p); err == io.EOF && a.arrived != nil {
+		a.arrived()
+		a.arrived = nil
+	}
+	return n, err
+}
+
+func (c *Connections) note(conn net.Conn, f func(*connection)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(c.open[conn])
+}
+
+// seat reports whether a connection has a place: a guest takes one that is free.
+func (c *Connections) seat(conn net.Conn) bool {
 	most := c.most()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	x := c.open[conn]
+	if x == nil || x.guest == nil { // it was closed, or has one
+		return true
+	}
+	if most > 0 && c.seated() >= most {
+		return false
+	}
+	c.guests.Remove(x.guest)
+	x.guest = nil
+	c.settle(x, most)
+	return true
+}
+
+func (c *Connections) seated() int { return len(c.open) - c.guests.Len() }
+
+// Note is for http.Server.ConnState.
+func (c *Connections) Note(conn net.Conn, state http.ConnState) {
+	if victim, why := c.keep(conn, state); victim != nil {
+		c.closed(why)
+		_ = victim.Close()
+	}
+}
+
+// keep notes a state and returns the connection that must be closed, if one
+// must, and why. O(1).
+func (c *Connections) keep(conn net.Conn, state http.ConnState) (victim net.Conn, why string) {
+	most := c.most()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.open[conn]
 	switch state {
 	case http.StateNew:
-		if most > 0 && len(c.open) >= most {
-			if victim = c.longestIdle(); victim == nil {
-				return conn
+		full := most > 0 && c.seated() >= most
+		if full {
+			if victim, why = c.longestIdle(most), GaveWay; victim != nil {
+				c.forget(victim)
+				full = false
+			} else if c.guests.Len() >= spare {
+				victim, why = c.guests.Front().Value.(*connection).conn, NoPlace
+				c.forget(victim)
 			}
-			c.forget(victim)
 		}
-		c.add(conn, most)
+		x = &connection{conn: conn}
+		c.open[conn] = x
+		if full {
+			x.guest = c.guests.PushBack(x)
+		} else {
+			c.settle(x, most)
+			c.rest(x)
+		}
 	case http.StateIdle:
-		c.rest(c.open[conn])
+		c.act(x, false)
+		c.rest(x)
 	case http.StateActive:
-		c.wake(c.open[conn])
+		c.act(x, true)
+		c.wake(x)
 	case http.StateClosed, http.StateHijacked:
 		c.forget(conn)
 	}
-	return victim
+	return victim, why
 }
 
-// add notes a new connection, idle until its first byte.
-func (c *Connections) add(conn net.Conn, most int) {
-	name, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+func (c *Connections) act(x *connection, active bool) {
+	if x != nil {
+		x.active = active
+	}
+}
+
+// settle gives a connection a place, one of those of its address.
+func (c *Connections) settle(x *connection, most int) {
+	name, _, err := net.SplitHostPort(x.conn.RemoteAddr().String())
 	if err != nil { // of no network
 		name = ""
 	}
@@ -112,13 +215,12 @@ func (c *Connections) add(conn net.Conn, most int) {
 	if from.open > most/heavyShare {
 		c.heavy[from] = true
 	}
-	c.open[conn] = &connection{conn: conn, from: from}
-	c.rest(c.open[conn])
+	x.from = from
 }
 
-// rest notes that a connection is idle from now on.
+// rest notes that a connection waits for its client from now on.
 func (c *Connections) rest(x *connection) {
-	if x == nil { // it was closed
+	if x == nil || x.guest != nil { // it was closed, or makes way anyhow
 		return
 	}
 	c.wake(x)
@@ -126,7 +228,7 @@ func (c *Connections) rest(x *connection) {
 	x.all, x.own = c.idle.PushBack(x), x.from.idle.PushBack(x)
 }
 
-// wake notes that a request is being answered.
+// wake notes that a connection does not wait for its client any more.
 func (c *Connections) wake(x *connection) {
 	if x == nil || x.all == nil {
 		return
@@ -141,8 +243,12 @@ func (c *Connections) forget(conn net.Conn) {
 	if x == nil {
 		return
 	}
-	c.wake(x)
 	delete(c.open, conn)
+	if x.guest != nil {
+		c.guests.Remove(x.guest)
+		return
+	}
+	c.wake(x)
 	x.from.open--
 	if x.from.open == 0 {
 		delete(c.of, x.from.name)
@@ -153,10 +259,10 @@ func (c *Connections) forget(conn net.Conn) {
 // longestIdle is who makes way: of an address with more than its share, else of
 // all. Few addresses can be over a quarter; those that no longer are, are
 // dropped here.
-func (c *Connections) longestIdle() net.Conn {
+func (c *Connections) longestIdle(most int) net.Conn {
 	var first *connection
 	for from := range c.heavy {
-		if from.open <= c.most()/heavyShare {
+		if from.open <= most/heavyShare {
 			delete(c.heavy, from)
 			continue
 		}
@@ -200,9 +306,9 @@ func (c *Connections) closeIdle(from time.Time, linger time.Duration) (open, run
 	var due []net.Conn
 	for _, x := range c.open {
 		switch {
-		case x.since.IsZero():
+		case x.active:
 			running++
-		case time.Since(x.since) >= linger && time.Since(from) >= linger:
+		case x.guest != nil || time.Since(x.since) >= linger && time.Since(from) >= linger:
 			due = append(due, x.conn)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -26,15 +27,23 @@ func startLimited(t *testing.T, most int) *retiring {
 		t.Fatal(err)
 	}
 	r := &retiring{clients: NewConnections(func() int { return most }, func(string) {}), l: l, release: make(chan struct{})}
-	s := &http.Server{ConnState: r.clients.Note, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.URL.Path == "/stream" {
+	serve := func(w http.ResponseWriter, q *http.Request) {
+		if strings.HasPrefix(q.URL.Path, "/read") {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+			_, _ = io.Copy(io.Discard, q.Body)
+		}
+		if strings.HasSuffix(q.URL.Path, "/stream") {
 			w.(http.Flusher).Flush()
 			<-r.release
 			return
 		}
-		w.Header().Set("Connection", "close")
+		if q.URL.Path != "/kept" {
+			w.Header().Set("Connection", "close")
+		}
 		fmt.Fprint(w, "last")
-	})}
+	}
+	full := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
+	s := &http.Server{ConnState: r.clients.Note, ConnContext: r.clients.Context, Handler: r.clients.Guard([]string{"/health"}, full, serve)}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close() })
 	return r
@@ -119,6 +128,18 @@ func (r *retiring) count() int {
 	return len(r.clients.open)
 }
 
+// active is how many requests have come, with or without their bodies.
+func (r *retiring) active() (n int) {
+	r.clients.mu.Lock()
+	defer r.clients.mu.Unlock()
+	for _, x := range r.clients.open {
+		if x.active {
+			n++
+		}
+	}
+	return n
+}
+
 func TestTheLongestIdleConnectionGivesItsPlaceToANewcomer(t *testing.T) {
 	r := startLimited(t, 3)
 	busy := r.dial(t)
@@ -144,9 +165,112 @@ func TestBusyConnectionsKeepTheirPlaces(t *testing.T) {
 	r := startLimited(t, 1)
 	defer close(r.release)
 	r.dial(t).ask(t, "/stream")
-	r.dial(t).gone(t)
-	if n := r.count(); n != 1 {
-		t.Errorf("%d connections are open, want the busy one", n)
+	for path, want := range map[string]int{"/next": http.StatusServiceUnavailable, "/health": http.StatusOK} {
+		guest := r.dial(t)
+		if res := guest.ask(t, path); res.StatusCode != want || !res.Close {
+			t.Errorf("a guest asks for %s and is told %s, close %v", path, res.Status, res.Close)
+		}
+	}
+	waitUntil(t, func() bool { return r.count() == 1 })
+}
+
+// upload begins a request whose body the handler reads, and does not end it.
+func (r *retiring) upload(t *testing.T, path string) client {
+	c := r.dial(t)
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{", path)
+	return c
+}
+
+// A connection waits for its client until the whole request is there.
+func TestABodyThatDoesNotComeMakesWay(t *testing.T) {
+	r := startLimited(t, 2)
+	defer close(r.release)
+	first := r.upload(t, "/read")
+	waitUntil(t, func() bool { return r.active() == 1 })
+	whole := r.upload(t, "/read/stream")
+	waitUntil(t, func() bool { return r.active() == 2 })
+	_, _ = io.WriteString(whole, "}")
+	if _, err := http.ReadResponse(whole.r, nil); err != nil { //nolint:bodyclose // the stream runs on
+		t.Fatal(err)
+	}
+	if res := r.dial(t).ask(t, "/next"); res.StatusCode != http.StatusOK {
+		t.Errorf("a newcomer is answered %s", res.Status)
+	}
+	first.gone(t)
+	waitUntil(t, func() bool { return r.count() == 1 })
+	idle := r.dial(t)
+	waitUntil(t, func() bool { return r.count() == 2 })
+	r.dial(t).ask(t, "/next")
+	idle.gone(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if r.clients.Retire(ctx, time.Hour) != 1 {
+		t.Error("the whole request is not being answered")
+	}
+}
+
+// A drain waits for a body as for an answer.
+func TestRetireLeavesUploads(t *testing.T) {
+	r := startRetiring(t)
+	up := r.upload(t, "/read")
+	waitUntil(t, func() bool { return r.active() == 1 })
+	done := make(chan int)
+	go func() { done <- r.clients.Retire(t.Context(), 0) }()
+	time.Sleep(3 * RetireTick)
+	_, _ = io.WriteString(up, "}")
+	if res, err := http.ReadResponse(up.r, nil); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("an upload during a drain is answered %v, %v", res, err)
+	} else {
+		res.Body.Close()
+	}
+	if n := <-done; n != 0 {
+		t.Errorf("%d answers were running at the end", n)
+	}
+}
+
+// What nobody reads ends soon, and is answered.
+func TestABodyThatNobodyReadsIsNotWaitedFor(t *testing.T) {
+	c := startRetiring(t).upload(t, "/kept")
+	res, err := http.ReadResponse(c.r, nil)
+	if err != nil || res.StatusCode != http.StatusOK || !res.Close {
+		t.Fatalf("%v, %v", res, err)
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	res.Body.Close()
+	c.gone(t)
+}
+
+// The first guest to come makes way for the next.
+func TestGuestsAreBounded(t *testing.T) {
+	c := NewConnections(func() int { return 1 }, func(string) {})
+	busy := &from{addr: "10.0.0.1"}
+	c.keep(busy, http.StateNew)
+	c.keep(busy, http.StateActive)
+	var guests []*from
+	for i := range 3 * spare {
+		guests = append(guests, &from{addr: "10.0.0.2"})
+		victim, why := c.keep(guests[i], http.StateNew)
+		switch {
+		case i < spare && victim != nil:
+			t.Fatalf("guest %d took a place", i)
+		case i >= spare && (victim != guests[i-spare] || why != NoPlace):
+			t.Fatalf("guest %d took the place of %v (%s)", i, victim, why)
+		}
+		c.keep(guests[i], http.StateActive)
+	}
+	last := guests[len(guests)-1]
+	if c.seat(last) || !c.seat(busy) {
+		t.Error("a guest has a place, or who was first has none")
+	}
+	c.keep(busy, http.StateClosed)
+	if !c.seat(last) || c.seated() != 1 || c.of["10.0.0.2"].open != 1 {
+		t.Error("a guest does not get the place that is free")
+	}
+	for conn := range c.open {
+		c.keep(conn, http.StateClosed)
+	}
+	if c.idle.Len() != 0 || c.guests.Len() != 0 || len(c.of) != 0 || len(c.heavy) != 0 {
+		t.Errorf("left behind: %d idle, %d guests, %d addresses", c.idle.Len(), c.guests.Len(), len(c.of))
 	}
 }
 
@@ -163,7 +287,8 @@ func TestAStrangerPushesOutItselfFirst(t *testing.T) {
 	var clients []*from
 	open := func(addr string) (*from, net.Conn) {
 		conn := &from{addr: addr}
-		return conn, c.keep(conn, http.StateNew)
+		victim, _ := c.keep(conn, http.StateNew)
+		return conn, victim
 	}
 	for range 4 { // old and idle, a quarter of the places
 		conn, _ := open("10.0.0.1")

@@ -44,9 +44,6 @@ func (d *Doors) GuardOperators(next http.Handler) http.Handler {
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead { // feeds are read for hours
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(operatorBody))
-		}
 		rules := d.Rules()
 		deny := func(why string, code int, err error) {
 			d.Refused("admin", why)
@@ -75,6 +72,9 @@ func (d *Doors) GuardOperators(next http.Handler) http.Handler {
 				return
 			}
 			r = withOperator(r, who)
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead { // feeds are read for hours
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(operatorBody))
 		}
 		next.ServeHTTP(w, r)
 	})
