@@ -212,8 +212,11 @@ func behindFault(fs *flag.FlagSet, args []string) []string {
 
 // noArguments refuses words that are no flag.
 func noArguments(fs *flag.FlagSet) error {
-	if fs.NArg() > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q: every setting is a flag, see %s --help", fs.Arg(0), fs.Name())}
+	switch {
+	case fs.NArg() == 0:
+		return nil
+	case fs.Lookup("peer") != nil && strings.Contains(fs.Arg(0), ":"):
+		return usageError{fmt.Errorf("unexpected argument %q: did you mean --peer %s?", fs.Arg(0), fs.Arg(0))}
 	}
-	return nil
+	return usageError{fmt.Errorf("unexpected argument %q: every setting is a flag, see %s --help", fs.Arg(0), fs.Name())}
 }
