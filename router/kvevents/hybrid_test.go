@@ -78,6 +78,8 @@ func TestHybridModelsReuseUpToACheckpoint(t *testing.T) {
 		"attention is evicted":            {[]grouped{attention(0, 1, 8), mamba(1, 3, 2), mamba(1, 8, 7), gone(0, 8)}, 3},
 		"two recurrent groups":            {[]grouped{attention(0, 1, 8), mamba(1, 3, 2), mamba(1, 5, 4), mamba(2, 3, 2)}, 3},
 		"a whole window":                  {[]grouped{attention(0, 1, 8), window(1, 65, 8, 6)}, 8},
+		"a window into a third page":      {[]grouped{attention(0, 1, 8), window(1, 66, 8, 5)}, 8},
+		"one that lacks that page":        {[]grouped{attention(0, 1, 8), window(1, 66, 8, 6)}, 0},
 		"a window with a hole":            {[]grouped{attention(0, 1, 8), window(1, 65, 8, 0), gone(1, 7)}, 6},
 		"a window longer than the prompt": {[]grouped{attention(0, 1, 8), window(1, 4096, 8, 0)}, 8},
 		"a longer one that lacks a head":  {[]grouped{attention(0, 1, 8), window(1, 4096, 8, 1)}, 0},
