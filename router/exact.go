@@ -23,16 +23,18 @@ func (p *prompts) lostExact(q *token.Query, reason token.Reason) {
 		}
 	}
 	p.log.Warn("exact routing is off: prompts are keyed by text", "model", q.Model, "api", q.Kind.String(), "reason", string(reason),
-		"why", why, "cure", cureOf(q.Engines, reason))
+		"why", why, "cure", cureOf(q.Engines, q.Kind, reason))
 }
 
 // cureOf says what to do about a model whose prompts get text keys.
-func cureOf(asked []token.Oracle, reason token.Reason) string {
+func cureOf(asked []token.Oracle, kind token.Kind, reason token.Reason) string {
 	engine := ""
 	for i := range asked {
 		engine = asked[i].Engine
 	}
 	switch {
+	case kind == token.Embedding && (reason == token.Unsupported || reason == token.Differs):
+		return "Let the replicas' /tokenize answer the router, or let clients send token ids"
 	case reason == token.Differs:
 		return "List a render server (kind: render), or start vLLM with --enable-scale-out: its /render renders this model's chats as the engine does"
 	case reason != token.Unsupported && reason != token.NoEngine:
@@ -61,7 +63,7 @@ func (p *prompts) keyStatus(modes []token.Mode) []console.Keying {
 				}
 			}
 			if m.Inexact() && p.followed(m.Model) {
-				k.Off, k.Cure = true, cureOf(asked, m.Reason)
+				k.Off, k.Cure = true, cureOf(asked, m.Kind, m.Reason)
 			}
 		}
 		out = append(out, k)

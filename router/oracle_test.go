@@ -1,10 +1,15 @@
 package router
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
@@ -111,5 +116,41 @@ func TestRenderServersAreAskedFirst(t *testing.T) {
 	l.renders[0].Fail(time.Now(), true, "refused")
 	if asked := p.path.prompts.oracles(s, token.Chat); len(asked) != 1 || asked[0].URL != "http://r0" {
 		t.Fatalf("a render server that is down is asked: %+v", asked)
+	}
+}
+
+// Tokens of embeddings are asked for where something is known to compare them
+// with: most models for these cache nothing, and have no events.
+func TestEmbeddingsAreAskedForWhereEventsAreFollowed(t *testing.T) {
+	p := quietPeer(t, nil)
+	asked := make(chan string, 10)
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			asked <- r.URL.Path
+		}
+		_, _ = io.WriteString(w, `{"tokens":[1,2,3],"count":3,"max_model_len":100}`)
+	}))
+	defer engine.Close()
+	for want, spec := range map[string]fleet.Spec{
+		"/tokenize": {Name: "a", URL: engine.URL, Engine: "vllm", Model: "m", Events: "tcp://127.0.0.1:1"},
+		"":          {Name: "b", URL: engine.URL, Engine: "vllm", Model: "m"},
+	} {
+		p.fleet.Set([]fleet.Spec{spec}, time.Unix(1, 0))
+		body, err := openai.Parse(openai.Embeddings, []byte(`{"model":"m","input":"for `+spec.Name+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pr, err := p.path.prompts.readPrompt(t.Context(), &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
+		if err != nil || pr.keys.Scheme.Exact() != (want != "") {
+			t.Fatalf("%s: %+v, %v", spec.Name, pr, err)
+		}
+		path := ""
+		select {
+		case path = <-asked:
+		default:
+		}
+		if path != want {
+			t.Errorf("of %s %q was asked, want %q", spec.Name, path, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -16,6 +17,7 @@ import (
 // asks is how engines are asked for the prompts of an endpoint.
 var asks = map[openai.Endpoint]token.Kind{
 	openai.Completions: token.Completion, openai.Chat: token.Chat, openai.Messages: token.Messages, openai.Responses: token.Responses,
+	openai.Embeddings: token.Embedding, openai.Classify: token.Embedding, openai.Pooling: token.Embedding,
 }
 
 // prompts turns prompts into block keys, and knows how well that goes.
@@ -40,7 +42,7 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	case body.Prompt.Kind == openai.TokenPrompt && body.Prompt.Tokens != nil:
 		q.Tokens = body.Prompt.Tokens
 	case body.Previous != "": // the prompt goes on from one that only its holder knows
-	case asked:
+	case asked && (kind != token.Embedding || p.cachesInput(s.replicas)):
 		q.Kind, q.Text, q.Body = kind, body.AppendCanonical, body.PromptBody
 		q.Ask = askOf[body.Endpoint]
 		q.Engines, q.PageTokens = p.oracles(s, kind), pageOf(s.replicas)
@@ -52,6 +54,15 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()
+}
+
+// cachesInput reports whether it pays to ask for the tokens of embeddings and
+// classes. Most models for these read their whole input at once and cache
+// nothing, so whoever starts one has no events.
+func (p *prompts) cachesInput(replicas []*fleet.Replica) bool {
+	return slices.ContainsFunc(replicas, func(r *fleet.Replica) bool {
+		return token.Asks(r.Engine(), token.Embedding) && p.ingest.fed(r).how != fedNot
+	})
 }
 
 // askOf rewrites bodies for the rungs of engines, by endpoint.

@@ -128,16 +128,20 @@ func (r *retiring) count() int {
 	return len(r.clients.open)
 }
 
-// active is how many requests have come, with or without their bodies.
-func (r *retiring) active() (n int) {
-	r.clients.mu.Lock()
-	defer r.clients.mu.Unlock()
-	for _, x := range r.clients.open {
-		if x.active {
-			n++
+// heard reports whether requests of that many connections have come, and that
+// many connections wait for their client, for the rest of a body say.
+func (r *retiring) heard(active, waiting int) func() bool {
+	return func() bool {
+		r.clients.mu.Lock()
+		defer r.clients.mu.Unlock()
+		heard := 0
+		for _, x := range r.clients.open {
+			if x.active {
+				heard++
+			}
 		}
+		return heard == active && waiting == r.clients.idle.Len()
 	}
-	return n
 }
 
 func TestTheLongestIdleConnectionGivesItsPlaceToANewcomer(t *testing.T) {
@@ -186,9 +190,9 @@ func TestABodyThatDoesNotComeMakesWay(t *testing.T) {
 	r := startLimited(t, 2)
 	defer close(r.release)
 	first := r.upload(t, "/read")
-	waitUntil(t, func() bool { return r.active() == 1 })
+	waitUntil(t, r.heard(1, 1))
 	whole := r.upload(t, "/read/stream")
-	waitUntil(t, func() bool { return r.active() == 2 })
+	waitUntil(t, r.heard(2, 2))
 	_, _ = io.WriteString(whole, "}")
 	if _, err := http.ReadResponse(whole.r, nil); err != nil { //nolint:bodyclose // the stream runs on
 		t.Fatal(err)
@@ -199,9 +203,10 @@ func TestABodyThatDoesNotComeMakesWay(t *testing.T) {
 	first.gone(t)
 	waitUntil(t, func() bool { return r.count() == 1 })
 	idle := r.dial(t)
-	waitUntil(t, func() bool { return r.count() == 2 })
+	waitUntil(t, r.heard(1, 1))
 	r.dial(t).ask(t, "/next")
 	idle.gone(t)
+	waitUntil(t, r.heard(1, 0))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if r.clients.Retire(ctx, time.Hour) != 1 {
@@ -213,7 +218,7 @@ func TestABodyThatDoesNotComeMakesWay(t *testing.T) {
 func TestRetireLeavesUploads(t *testing.T) {
 	r := startRetiring(t)
 	up := r.upload(t, "/read")
-	waitUntil(t, func() bool { return r.active() == 1 })
+	waitUntil(t, r.heard(1, 1))
 	done := make(chan int)
 	go func() { done <- r.clients.Retire(t.Context(), 0) }()
 	time.Sleep(3 * RetireTick)

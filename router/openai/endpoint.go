@@ -57,6 +57,10 @@ func (e Endpoint) Path() string {
 	return paths[e][0]
 }
 
+// pools reports whether a pooling model answers it: a prompt goes in, a vector or
+// a class comes out.
+func (e Endpoint) pools() bool { return e == Embeddings || e == Classify || e == Pooling }
+
 // Anthropic reports whether the endpoint speaks Anthropic's API: its errors and
 // its stream have other shapes.
 func (e Endpoint) Anthropic() bool { return e == Messages || e == CountTokens }

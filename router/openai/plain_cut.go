@@ -4,8 +4,9 @@ import "strconv"
 
 // cutOf says how vLLM shortens a prompt (0.32.0, renderers/params.py). With a
 // truncation_side it cuts all tokens alike. Without one its tokenizer cuts from
-// the left, and puts the special tokens around what is left.
-func cutOf(o *object, engine string, ask []byte) (cut *Cut, why string) {
+// the left, of embeddings and classes from the right, and puts the special
+// tokens around what is left.
+func cutOf(o *object, endpoint Endpoint, engine string, ask []byte) (cut *Cut, why string) {
 	if !o.given("truncate_prompt_tokens") {
 		return nil, ""
 	}
@@ -27,6 +28,7 @@ func cutOf(o *object, engine string, ask []byte) (cut *Cut, why string) {
 	case side != nil && !isNull(side):
 		return nil, "its truncation_side is not known"
 	default:
+		cut.First = endpoint.pools()
 		bare, err := parseObject(ask, 0)
 		if err != nil {
 			return nil, "it is no object"

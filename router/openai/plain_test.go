@@ -165,6 +165,7 @@ func TestCuts(t *testing.T) {
 		"a side":                               {Completions, `{"prompt":"a","truncate_prompt_tokens":7,"truncation_side":"left"}`, Cut{Keep: 7}, ""},
 		"the other side":                       {Completions, `{"prompt":"a","truncate_prompt_tokens":7,"truncation_side":"right"}`, Cut{Keep: 7, First: true}, ""},
 		"as many as fit":                       {Completions, `{"prompt":"a","truncate_prompt_tokens":-1,"truncation_side":"right"}`, Cut{Keep: -1, First: true}, ""},
+		"from the right where a vector comes":  {Embeddings, `{"input":"a","truncate_prompt_tokens":7}`, Cut{Keep: 7, First: true}, `{"prompt":"a","add_special_tokens":false}`},
 		"a chat":                               {Chat, `{"messages":[],"truncate_prompt_tokens":7}`, Cut{Keep: 7}, ""},
 		"a chat with special tokens":           {Chat, `{"messages":[],"truncate_prompt_tokens":7,"add_special_tokens":true}`, Cut{Keep: 7}, `{"messages":[],"add_special_tokens":false}`},
 	} {
@@ -193,7 +194,7 @@ func TestOnePrompt(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	for e, want := range map[Endpoint]bool{Messages: true, Chat: true, Completions: true, ChatBatch: false, Embeddings: false} {
+	for e, want := range map[Endpoint]bool{Messages: true, Chat: true, Completions: true, ChatBatch: false, Embeddings: true, Rerank: false} {
 		if r, err := Parse(e, []byte(`{"model":"m"}`)); err != nil || r.OnePrompt() != want {
 			t.Errorf("endpoint %d: %v", e, err)
 		}

@@ -33,9 +33,11 @@ func TokenizeBody(endpoint Endpoint, engine string, body []byte) (p Plain, why s
 	var ask []byte
 	switch vllm := engine == "vllm" || engine == ""; {
 	case endpoint == Completions:
-		ask, why = plainCompletion(&o, engine)
+		ask, why = plainCompletion(&o, "prompt", engine)
 	case endpoint == Chat:
 		ask, why = plainChat(&o, engine)
+	case endpoint.pools():
+		ask, why = plainInput(&o, engine)
 	case vllm && endpoint == Messages:
 		return plainMessages(&o)
 	case vllm && endpoint == Responses:
@@ -50,7 +52,7 @@ func TokenizeBody(endpoint Endpoint, engine string, body []byte) (p Plain, why s
 	if why != "" {
 		return p, why
 	}
-	cut, why := cutOf(&o, engine, ask)
+	cut, why := cutOf(&o, endpoint, engine, ask)
 	if why != "" {
 		return p, why
 	}
@@ -88,13 +90,14 @@ func (o *object) given(name string) bool {
 	return v != nil && !isNull(v)
 }
 
-func plainCompletion(o *object, engine string) ([]byte, string) {
+// plainCompletion asks for a text; field is where it stands.
+func plainCompletion(o *object, field, engine string) ([]byte, string) {
 	for _, name := range []string{"suffix", "prompt_embeds"} {
 		if o.given(name) {
 			return nil, "it has the field " + name
 		}
 	}
-	prompt := o.get("prompt")
+	prompt := o.get(field)
 	if prompt != nil && prompt[0] == '[' { // a batch is routed by its first prompt
 		prompt = firstElement(prompt)
 	}
@@ -113,6 +116,35 @@ func plainCompletion(o *object, engine string) ([]byte, string) {
 		case "trtllm":
 			return nil, "it has the field add_special_tokens"
 		} // SGLang's completions do not know it
+	}
+	return out.bytes(), ""
+}
+
+// plainInput asks for what becomes a vector or a class: a text, or of vLLM a
+// chat, which it renders without the opening of an answer.
+func plainInput(o *object, engine string) ([]byte, string) {
+	if o.given("padding") {
+		return nil, "it has the field padding"
+	}
+	messages := o.get("messages")
+	if messages == nil {
+		return plainCompletion(o, "input", engine)
+	}
+	if engine != "vllm" || o.get("input") != nil || messages[0] != '[' {
+		return nil, "its input is no text"
+	}
+	if first := firstElement(messages); first == nil || first[0] != '{' {
+		return nil, "its messages are a batch"
+	}
+	if part := mediaPart(messages); part != "" {
+		return nil, "its messages hold " + part
+	}
+	out := object{members: make([]member, 0, len(vllmChatFields))}
+	out.set("add_generation_prompt", []byte("false"))
+	for _, name := range vllmChatFields {
+		if v := o.get(name); v != nil && name != "tools" {
+			out.set(name, v)
+		}
 	}
 	return out.bytes(), ""
 }

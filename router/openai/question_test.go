@@ -43,7 +43,21 @@ func TestTokenizeBody(t *testing.T) {
 		"TensorRT-LLM takes no special switch": {Completions, "trtllm", `{"prompt":"a","add_special_tokens":false}`, "", "add_special_tokens"},
 		"no messages":                          {Chat, "vllm", `{"prompt":"a"}`, "", "no messages"},
 		"another API":                          {Responses, "trtllm", `{"input":"a"}`, "", "no tokenizer endpoint"},
-		"no object":                            {Chat, "vllm", `[]`, "", "no object"},
+		"what becomes a vector":                {Embeddings, "vllm", `{"model":"m","input":["a","b"],"dimensions":8,"add_special_tokens":false}`, `{"model":"m","prompt":"a","add_special_tokens":false}`, ""},
+		"what becomes a class":                 {Classify, "sglang", `{"model":"m","input":"a"}`, `{"model":"m","prompt":"a"}`, ""},
+		"a chat that becomes one opens no answer": {
+			Embeddings, "vllm", `{"messages":[{"role":"user","content":"a"}],"tools":[{}],"reasoning_effort":"low"}`,
+			`{"add_generation_prompt":false,"messages":[{"role":"user","content":"a"}]}`, "",
+		},
+		"unless it is asked to":            {Classify, "vllm", `{"messages":[{"content":"a"}],"add_generation_prompt":true}`, `{"add_generation_prompt":true,"messages":[{"content":"a"}]}`, ""},
+		"a batch of such chats":            {Embeddings, "vllm", `{"messages":[[{"content":"a"}]]}`, "", "batch"},
+		"an image becomes a vector":        {Embeddings, "vllm", `{"messages":[{"content":[{"type":"image_url"}]}]}`, "", "image_url"},
+		"what a pooling model makes of it": {Pooling, "vllm", `{"model":"m","input":"a"}`, `{"model":"m","prompt":"a"}`, ""},
+		"a plugin's data":                  {Pooling, "vllm", `{"model":"m","data":{"a":1}}`, "", "no text"},
+		"a chat as input":                  {Embeddings, "vllm", `{"input":[{"role":"user","content":"a"}]}`, "", "no text"},
+		"SGLang makes no vectors of chats": {Embeddings, "sglang", `{"messages":[{"content":"a"}]}`, "", "no text"},
+		"padded":                           {Embeddings, "vllm", `{"input":"a","padding":"max_length"}`, "", "padding"},
+		"no object":                        {Chat, "vllm", `[]`, "", "no object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, why := TokenizeBody(c.endpoint, c.engine, []byte(c.body))

@@ -55,7 +55,7 @@ func (r *Request) OnePrompt() bool {
 		return !own
 	}
 	switch r.Endpoint {
-	case Chat, Completions, Messages, Responses:
+	case Chat, Completions, Messages, Responses, Embeddings, Classify, Pooling:
 		return r.Prompt.Count <= 1
 	}
 	return false

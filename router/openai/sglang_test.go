@@ -219,7 +219,7 @@ func TestSGLangIsNotAskedForWhatCannotBeRead(t *testing.T) {
 		{Responses, `{"input":[{"role":"user","content":[{"type":"input_image"}]}]}`, "input_image"},
 		{Responses, `{"input":[{"role":"assistant","phase":"commentary","content":"a"}]}`, "phase"},
 		{Responses, `{"input":7}`, "no input"},
-		{Embeddings, `{"input":"a"}`, "no tokenizer endpoint"},
+		{Rerank, `{"query":"a"}`, "no tokenizer endpoint"},
 	} {
 		if p, why := TokenizeBody(c.endpoint, "sglang", []byte(c.body)); len(p.Forms) > 0 || !strings.Contains(why, c.why) {
 			t.Errorf("%s gives %d forms (%s)", c.body, len(p.Forms), why)

@@ -11,10 +11,13 @@ const (
 	Chat
 	Messages  // Anthropic's
 	Responses // OpenAI's
+	Embedding // what becomes a vector or a class
 	kinds
 )
 
-func (k Kind) String() string { return [...]string{"completions", "chat", "messages", "responses"}[k] }
+func (k Kind) String() string {
+	return [...]string{"completions", "chat", "messages", "responses", "embeddings"}[k]
+}
 
 // Rung is one way to learn a prompt's exact tokens.
 type Rung string
@@ -44,7 +47,8 @@ const maxSteps = 2
 // 0.30 on it answers 403 unless the server runs with --enable-scale-out;
 // /tokenize is always there, renders chats with the same code, and knows no
 // images. Messages and Responses are rewritten into the chats that it makes of
-// them, which is proven prompt by prompt (see question.go).
+// them, which is proven prompt by prompt (see question.go). Servers of pooling
+// models have no render.
 // SGLang: /tokenize takes a chat's whole body from 0.5.23 on; older releases
 // take a prompt alone and refuse messages. Messages and Responses are rewritten
 // as it does it itself.
@@ -58,6 +62,7 @@ func ladder(engine string, k Kind) []step {
 			Chat:       {{Render, "/v1/chat/completions/render", ""}, {Tokenize, "/tokenize", ""}},
 			Messages:   {{Render, "/v1/messages/render", ""}, {Tokenize, "/tokenize", countTokens}},
 			Responses:  {{Render, "/v1/responses/render", ""}, {Tokenize, "/tokenize", ""}},
+			Embedding:  {{Tokenize, "/tokenize", ""}},
 		}
 		return steps[k]
 	case "sglang":
