@@ -174,4 +174,6 @@ func TestARefTellsHowMuchIsHeld(t *testing.T) {
 	at(x, 4, "pages of two blocks")
 	x.Forget(testStream)
 	at(x, 0, "forgotten")
+	y.Remove(testStream)
+	at(y, 0, "removed")
 }

@@ -116,7 +116,6 @@ func (b *blocks) dropSmall(i uint32) {
 		if p.meta.Present() || p.child != 0 {
 			return
 		}
-		b.unblock(i)
 		up := p.parent
 		switch {
 		case p.prev != 0:
