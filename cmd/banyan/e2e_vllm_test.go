@@ -50,6 +50,7 @@ func TestVLLM(t *testing.T) {
 	if !testing.Short() {
 		t.Run("ttft", w.ttft)
 		t.Run("restart", w.restart)
+		t.Run("pooling", w.pooling)
 	}
 }
 
@@ -171,7 +172,7 @@ func (w *vllmWorld) settle(t *testing.T, when string) {
 						p.said["admin"], e.name, r.State, r.Stream.State, r.Stream.Facts, held.Held, held.Seq, held.Missed)
 				}
 			}
-			if len(digests) != 1 {
+			if len(digests) > 1 {
 				why += "; digests differ"
 			}
 		}
