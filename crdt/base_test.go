@@ -61,6 +61,37 @@ func TestWhatIsKeptCountsForABase(t *testing.T) {
 	}
 }
 
+// TestARingCountsForABaseBelowIt has a base with two holes given up meet a lower
+// one that knows those two and misses one other slot. With what the first one's
+// ring keeps the second knows more; only the owner of that ring can count so.
+func TestARingCountsForABaseBelowIt(t *testing.T) {
+	const n = 60
+	l := drawnRun(t, n)
+	for _, first := range []int{0, 1} {
+		a, b := newPeer(crdt.NewRing(2000), crdt.Limits{}), wide()
+		for seq := uint64(1); seq <= n; seq++ {
+			if seq != 7 && seq != 8 {
+				a.take(l, seq)
+			}
+			if seq <= 45 && seq != 11 {
+				b.take(l, seq)
+			}
+		}
+		a.Declare([]crdt.Span{{From: 7, To: 8}}, 0)
+		if kept := a.Slots(l.epoch, []crdt.Span{{From: 1, To: n}}, 1<<20); kept[0].Seq <= 11 || kept[0].Seq > 46 {
+			t.Fatalf("the ring is to keep what is above slot 45, not slot 11: %d", kept[0].Seq)
+		}
+		peers := []*peer{a, b}
+		settleAll(t, []*peer{peers[first], peers[1-first]}, 0)
+		a.Declare([]crdt.Span{{From: 11, To: 11}}, 0) // nobody has it any more
+		settleAll(t, peers, 0)
+		checkEqual(t, peers)
+		if c := b.Context(); len(knows(&c)) != n-1 {
+			t.Fatalf("%d slots of %d are known: %+v", len(knows(&c)), n-1, c)
+		}
+	}
+}
+
 // TestKeptSlotsAreFoldedOnTheBetterBase takes a base that ends below slots which
 // are in the ring: they are folded again on top of it.
 func TestKeptSlotsAreFoldedOnTheBetterBase(t *testing.T) {

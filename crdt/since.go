@@ -2,8 +2,9 @@ package crdt
 
 // Since cuts what the owner of context c lacks: kept slots, ascending, at most
 // maxBytes of bodies (at least one slot), and losses. ok is false if only a
-// snapshot helps: the ring does not reach back, or our base is better than
-// one that c built over a hole. A delta without slots and losses means that c
+// snapshot helps: our base is better, and the ring does not reach back or c built
+// over a hole. Of two bases the owner of the higher floor judges exactly: what its
+// ring keeps counts for the lower one, whose owner does not know of it. A delta without slots and losses means that c
 // lacks nothing.
 func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
 	s.finish()
@@ -23,7 +24,7 @@ func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
 	if x.lastClear > c.Floor {
 		from = max(from, x.lastClear) // what was before it does not matter
 	}
-	if !x.reachesBack(from, c) && (c.Anchor == x.anchor || x.beats(c)) {
+	if !x.reachesBack(from, c) && x.beats(c) {
 		return d, false
 	}
 	d.Slots = x.lacked(from, c, maxBytes)

@@ -262,6 +262,11 @@ func (e *faultEngine) lastWord() {
 	}
 }
 
+// lateNameMs is how long after a quarantine a name can come late: a peer that
+// ignored an engine asks nobody about it for 30 s. A late name is another process
+// to whoever knew a lower one, and what came before it is nobody's.
+const lateNameMs = 35_000
+
 // outlast lets engines talk on until nobody holds them in quarantine any more.
 func (r *faultRun) outlast() {
 	const most = 300_000
@@ -277,7 +282,7 @@ func (r *faultRun) outlast() {
 	if !waited {
 		return
 	}
-	r.runUntil(r.now + 5_000)
+	r.runUntil(r.now + lateNameMs)
 	for range 2 {
 		for _, e := range r.engines {
 			e.lastWord()

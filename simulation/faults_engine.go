@@ -104,16 +104,16 @@ type faultEngine struct {
 	lastTS   int64
 	dropped  float64
 	repeated float64
-	replay   int                        // batches that its replay still has
-	cutOff   map[int]int                // slots of peers that cannot hear it
-	said     map[uint64]*account        // what owners delivered, by epoch
-	known    []knowledge                // what peers knew when the faults ended
-	still    map[uint64]map[uint64]bool // slots that they kept then and ever since, by epoch
-	clock    int64                      // its clock less the true time, ms
-	starts   []uint64                   // start times of its processes, by its clock; the present one's last
-	tells    bool                       // it tells them
-	speak    func()                     // makes the next batch; nil: a random one
-	ended    func()                     // told when the process ends; nil: nobody
+	replay   int                                // batches that its replay still has
+	cutOff   map[int]int                        // slots of peers that cannot hear it
+	said     map[uint64]*account                // what owners delivered, by epoch
+	known    []knowledge                        // what peers knew when the faults ended
+	still    map[uint64]map[uint64][]*faultPeer // slots kept then and ever since, and by whom last, by epoch
+	clock    int64                              // its clock less the true time, ms
+	starts   []uint64                           // start times of its processes, by its clock; the present one's last
+	tells    bool                               // it tells them
+	speak    func()                             // makes the next batch; nil: a random one
+	ended    func()                             // told when the process ends; nil: nobody
 }
 
 // engineBlocks is how many blocks an engine holds on the GPU.

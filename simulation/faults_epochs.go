@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -87,16 +86,27 @@ func (r *faultRun) rememberKnown() {
 			}
 			e.known = append(e.known, knowledge{peer: p.name, ctx: c, kept: p.keeps(e, c.Epoch), leaves: p.draining})
 		}
-		e.still = map[uint64]map[uint64]bool{}
+		e.still = map[uint64]map[uint64][]*faultPeer{}
 		for _, k := range e.known {
 			if e.still[k.ctx.Epoch] == nil {
-				e.still[k.ctx.Epoch] = map[uint64]bool{}
-			}
-			if !k.leaves {
-				maps.Copy(e.still[k.ctx.Epoch], k.kept)
+				e.still[k.ctx.Epoch] = r.keepers(e, k.ctx.Epoch)
 			}
 		}
 	}
+}
+
+// keepers are the live peers that can send a slot of an engine and count, by slot.
+func (r *faultRun) keepers(e *faultEngine, epoch uint64) map[uint64][]*faultPeer {
+	out := map[uint64][]*faultPeer{}
+	for _, p := range r.live() {
+		if p.draining {
+			continue
+		}
+		for seq := range p.keeps(e, epoch) {
+			out[seq] = append(out[seq], p)
+		}
+	}
+	return out
 }
 
 // keeps are the slots of an engine that a peer can send.
@@ -108,20 +118,30 @@ func (p *faultPeer) keeps(e *faultEngine, epoch uint64) map[uint64]bool {
 	return out
 }
 
-// noteKept takes what no live peer can send any more off what is still kept: a
-// hole was filled, and what was folded then pushed it out of the rings.
+// noteKept takes what rings had no room for any more off what is still kept: a
+// hole was filled, and what was folded then pushed it out. So who kept it last
+// has folded it. What is neither kept nor known any more was thrown away, and is
+// still asked for.
 func (r *faultRun) noteKept() {
 	for _, e := range r.engines {
 		for epoch, still := range e.still {
-			now := map[uint64]bool{}
-			for _, p := range r.live() {
-				if !p.draining {
-					maps.Copy(now, p.keeps(e, epoch))
+			now := r.keepers(e, epoch)
+			for seq, by := range still {
+				switch {
+				case now[seq] != nil:
+					still[seq] = now[seq]
+				case !slices.ContainsFunc(by, func(p *faultPeer) bool { return p.threwAway(e, epoch, seq) }):
+					delete(still, seq)
 				}
 			}
-			maps.DeleteFunc(still, func(seq uint64, _ bool) bool { return !now[seq] })
 		}
 	}
+}
+
+// threwAway reports whether a peer that counts and kept a slot does not know it.
+func (p *faultPeer) threwAway(e *faultEngine, epoch, seq uint64) bool {
+	d, _ := p.index.Digest(e.stream)
+	return p.alive && !p.draining && d.Context.Epoch == epoch && !d.Context.Knows(seq)
 }
 
 // knowledge is what a peer knew.
@@ -135,8 +155,8 @@ type knowledge struct {
 // nothingLost checks, slot by slot, that the mesh knows what it could have
 // (EpochOrder). The rule: at rest every slot of the running process is known that,
 // when the faults ended, the base with which most slots are known had folded, or
-// that lay above that base's floor and was kept by a live peer ever since or, unless
-// an owner had given it up after asking in vain, is in the replay. Nobody can have
+// that lay above that base's floor and was kept by a live peer until rings had no
+// room for it or, unless an owner had given it up after asking in vain, is in the replay. Nobody can have
 // another one: what is folded is no slot any more, and nothing is folded below a
 // floor. The base of a peer that leaves may have been told or not.
 func (r *faultRun) nothingLost(e *faultEngine) {
@@ -147,9 +167,9 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 		return // a quarantine forgets: what came before it is nobody's
 	}
 	r.checked("EpochOrder")
-	kept := maps.Clone(e.still[c.Epoch])
-	if kept == nil {
-		kept = map[uint64]bool{}
+	kept := map[uint64]bool{}
+	for seq := range e.still[c.Epoch] {
+		kept[seq] = true
 	}
 	for _, k := range e.known {
 		if had, have := knownOf(&k.ctx), knownOf(c); have < had && !k.leaves {
