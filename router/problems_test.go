@@ -47,6 +47,18 @@ func TestADownReplicaSaysWhereRequestsGo(t *testing.T) {
 	}
 }
 
+// A drain that cannot hold is trouble; one that holds is not.
+func TestADrainedReplicaThatIsNeededIsAProblem(t *testing.T) {
+	s := console.Status{Ready: true, Replicas: []console.Replica{{Name: "r0", State: "draining", Models: []string{"m"}}, {Name: "r1", State: "up", Models: []string{"m"}}}}
+	if got := problems(&s); len(got) != 0 {
+		t.Errorf("another one is up: %+v", got)
+	}
+	s.Replicas[1].State = "draining"
+	if got := problems(&s); len(got) != 1 || !strings.Contains(got[0].Text, "still get all requests for m") || !strings.Contains(got[0].Help, "banyan undrain r0") {
+		t.Errorf("both are drained: %+v", got)
+	}
+}
+
 func TestADownReplicaOfAPairSaysWhoDoesItsWork(t *testing.T) {
 	is := func(role, engine, state string) console.Replica {
 		return console.Replica{Role: role, Engine: engine, State: state}

@@ -393,6 +393,9 @@ func problems(s *console.Status) []console.Problem {
 			add(unheardCure(r.Stream.Detail), "Events of %s cannot be heard: %s", r.Name, dashed(r.Stream.Detail))
 		}
 	}
+	if drained, needed := console.Drained(s.Replicas); needed != nil {
+		add("Start another replica for it, or let one work again: banyan undrain "+drained[0], "Drained replicas still get all requests for %s: no other replica serves it", strings.Join(needed, ", "))
+	}
 	for _, q := range s.Peers {
 		if q.State == "failed" {
 			add("Other peers follow its event streams now. Restart it; until then the mesh keeps trying to reach it", "Peer %s failed", q.Name)

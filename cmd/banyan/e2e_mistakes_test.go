@@ -140,8 +140,8 @@ func TestDrainingIsSafe(t *testing.T) {
 	}
 	peers[0].say([]message{{"user", "Hello."}}) // no other can take it
 	eventually(t, "the check says so", func() bool {
-		text, _ := said(t, "status", "--peer", admin, "--check")
-		return strings.Contains(text, "no other replica serves m, so its requests still go there")
+		text, code := said(t, "status", "--peer", admin, "--check")
+		return code == exitFailed && strings.Contains(text, "no other replica serves m, so its requests still go there") && strings.Contains(text, "banyan undrain r0")
 	})
 	for _, p := range peers {
 		p.stop()

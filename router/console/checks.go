@@ -90,12 +90,13 @@ func (s *Status) checks() []check {
 			guessed++
 		}
 	}
+	drained, needed := Drained(s.Replicas)
 	return []check{
 		{s.Ready, readyText(s)},
 		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive%s", t.peers, t.members, refusedText(s.Peers))},
 		{oldest <= 2*staleMs, "views of other peers are at most " + millis(&oldest) + " old"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
-		{true, drainedText(s.Replicas)},
+		{needed == nil, drainedText(drained, needed)},
 		{deaf == 0, eventsText(deaf, trying, guessed, len(s.Replicas))},
 		{!slices.ContainsFunc(s.Keys, func(k Keying) bool { return k.Off }), keysCheck(s.Keys)},
 		{!s.Alone(), seedsText(len(s.Mesh.Unjoined))},
@@ -132,10 +133,9 @@ func refusedText(peers []Peer) string {
 	return fmt.Sprintf(" and of this mesh; %d refused", n)
 }
 
-// drainedText names the replicas that an operator drained, which is no trouble,
-// and the models that only they serve, whose requests they still get.
-func drainedText(replicas []Replica) string {
-	var names, only []string
+// Drained names the replicas that an operator drained, and the models that only
+// they serve, whose requests they still get.
+func Drained(replicas []Replica) (names, only []string) {
 	for i := range replicas {
 		r := &replicas[i]
 		if r.State != "draining" {
@@ -151,6 +151,10 @@ func drainedText(replicas []Replica) string {
 			}
 		}
 	}
+	return names, only
+}
+
+func drainedText(names, only []string) string {
 	switch {
 	case names == nil:
 		return "no replica is drained"

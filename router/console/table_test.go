@@ -186,7 +186,7 @@ func TestChecksSayWhatFails(t *testing.T) {
 		s.Replicas[i].State, s.Replicas[i].Models = "draining", []string{"m"}
 	}
 	out.Reset()
-	if err := s.WriteChecks(&out, Look{}); err != nil || !strings.Contains(strings.Join(strings.Fields(out.String()), " "), "no other replica serves m, so its requests still go there") {
+	if err := s.WriteChecks(&out, Look{}); err != nil || !strings.Contains(strings.Join(strings.Fields(out.String()), " "), "× drained by an operator: r2; no other replica serves m, so its requests still go there") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 }
