@@ -13,7 +13,7 @@ func notes(s *console.Status) (out []console.Problem) {
 	var cures []string
 	for i := range s.Replicas {
 		r := &s.Replicas[i]
-		if r.State == "down" || r.Kind != "" && r.Kind != "replica" || r.Stream.State != "none" {
+		if !r.Answers() || r.Kind != "" && r.Kind != "replica" || r.Stream.State != "none" {
 			continue
 		}
 		cure := silentCure(r)

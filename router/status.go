@@ -398,7 +398,7 @@ func problems(s *console.Status) []console.Problem {
 	}
 	for _, q := range s.Peers {
 		if q.State == "failed" {
-			add("Other peers follow its event streams now. Restart it; until then the mesh keeps trying to reach it", "Peer %s failed", q.Name)
+			add("Other peers follow its event streams now. Restart it or start another at its address; if it is gone for good, it is forgotten an hour after it failed", "Peer %s failed", q.Name)
 		}
 		if q.Refused != "" {
 			add("Give all peers of the mesh the same; until then these two share neither load nor facts", "Peer %s and this one refuse each other: %s", q.Name, q.Refused)

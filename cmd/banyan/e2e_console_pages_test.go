@@ -131,7 +131,7 @@ func diverge(s *console.Status) {
 	s.Problems = append(s.Problems,
 		console.Problem{Text: "gpu03 is down: connection refused", Help: "Requests go to the others; see deploy/README.md#replica-down"},
 		console.Problem{Text: "Events of gpu06 are ignored: its numbering restarts again and again; two processes behind one URL look like that", Help: "Its cache is only guessed until that is repaired"},
-		console.Problem{Text: "Peer router-d failed", Help: "Other peers follow its event streams now. Restart it; until then the mesh keeps trying to reach it"},
+		console.Problem{Text: "Peer router-d failed", Help: "Other peers follow its event streams now. Restart it or start another at its address; if it is gone for good, it is forgotten an hour after it failed"},
 		console.Problem{Text: "The view of peer router-c is 2210 ms old", Help: "Look at its CPU, the link, and the clocks"},
 		console.Problem{Text: "2 streams differ between peers at equal contexts", Help: "It heals by snapshot; keep both digests and report a bug"},
 	)

@@ -74,7 +74,7 @@ func (s *Status) WriteChecks(w io.Writer, look Look) error {
 
 func (s *Status) checks() []check {
 	t := s.tally()
-	oldest, deaf, trying, guessed := 0.0, 0, 0, 0
+	oldest, deaf, trying, guessed, away := 0.0, 0, 0, 0, 0
 	for _, p := range s.Peers {
 		if stateOf(&p) == "alive" && p.ViewAgeMs != nil {
 			oldest = max(oldest, *p.ViewAgeMs)
@@ -82,9 +82,11 @@ func (s *Status) checks() []check {
 	}
 	for _, r := range s.Replicas {
 		switch {
+		case !r.Answers():
+			away++
 		case r.Stream.State == "quarantined" || r.Stream.State == "unusable" || r.Unheard():
 			deaf++
-		case r.Answers() && r.Stream.ConnectingMs != nil:
+		case r.Stream.ConnectingMs != nil:
 			trying++
 		case r.Stream.State == "none":
 			guessed++
@@ -97,7 +99,7 @@ func (s *Status) checks() []check {
 		{oldest <= 2*staleMs, "views of other peers are at most " + millis(&oldest) + " old"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
 		{needed == nil, drainedText(drained, needed)},
-		{deaf == 0, eventsText(deaf, trying, guessed, len(s.Replicas))},
+		{deaf == 0, eventsText(deaf, trying, guessed, away, len(s.Replicas))},
 		{!slices.ContainsFunc(s.Keys, func(k Keying) bool { return k.Off }), keysCheck(s.Keys)},
 		{!s.Alone(), seedsText(len(s.Mesh.Unjoined))},
 		{s.Mesh.Divergent == 0, factsText(s.Mesh.Divergent)},
@@ -190,8 +192,8 @@ func configText(c *Config) string {
 }
 
 // eventsText says of how many replicas the events are heard.
-func eventsText(deaf, trying, guessed, replicas int) string {
-	text := fmt.Sprintf("events of %d of %d replicas are heard", replicas-deaf-trying-guessed, replicas)
+func eventsText(deaf, trying, guessed, away, replicas int) string {
+	text := fmt.Sprintf("events of %d of %d replicas are heard", replicas-deaf-trying-guessed-away, replicas)
 	if deaf > 0 {
 		text += fmt.Sprintf("; %d ignored or unreachable", deaf)
 	}
@@ -200,6 +202,9 @@ func eventsText(deaf, trying, guessed, replicas int) string {
 	}
 	if guessed > 0 {
 		text += fmt.Sprintf("; %d announced nowhere: their cache is guessed", guessed)
+	}
+	if away > 0 {
+		text += fmt.Sprintf("; %d of replicas that do not answer", away)
 	}
 	return text
 }

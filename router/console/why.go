@@ -223,6 +223,7 @@ func WriteRequests(w io.Writer, list []requests.Told, look Look) error {
 	out := &printer{w: w, look: look}
 	if len(list) == 0 {
 		out.line("This peer remembers no request that failed, was slow or was retried.")
+		out.line(refusedHint)
 		return out.err
 	}
 	rows := make([]tableRow, len(list))
@@ -233,5 +234,9 @@ func WriteRequests(w io.Writer, list []requests.Told, look Look) error {
 	look.All = true
 	out.look = look
 	out.table(requestColumns, rows)
+	out.line(refusedHint)
 	return out.err
 }
+
+// refusedHint says where the requests are that the list leaves out.
+const refusedHint = "Requests answered 4xx are the client's to mend and not listed: banyan why ID tells of one."

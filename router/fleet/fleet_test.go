@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/crdt"
 )
@@ -165,6 +168,35 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 	t.Fatalf("never happened: %s", what)
+}
+
+// A web server behind a replica's address is told once, with the address.
+func TestAReplicaThatIsNoLLMServerIsToldOnce(t *testing.T) {
+	var mended atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/health":
+		case mended.Load():
+			_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer srv.Close()
+	var log strings.Builder
+	f := New(Config{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	f.Set([]Spec{{Name: "r0", URL: srv.URL}}, time.Now())
+	w := &watcher{fleet: f, replica: f.List()[0]}
+	now := time.Now()
+	for i := range 10 {
+		mended.Store(i > 5)
+		w.step(t.Context(), now.Add(time.Duration(i)*time.Hour))
+	}
+	for _, once := range []string{"gets no requests: replica=r0 url=" + srv.URL, "cure=", "gets requests: replica=r0"} {
+		if strings.Count(log.String(), once) != 1 {
+			t.Errorf("%q is not told once:\n%s", once, log.String())
+		}
+	}
 }
 
 func TestFleetWatchesHealthModelsAndLoad(t *testing.T) {

@@ -62,9 +62,10 @@ type watcher struct {
 	replica *Replica
 
 	models, load, inquiry, again chore
-	known                        bool  // the engine answered every question
-	asked                        int64 // the rise it was asked after
-	noLoads                      bool  // SGLang without /v1/loads
+	known                        bool   // the engine answered every question
+	asked                        int64  // the rise it was asked after
+	noLoads                      bool   // SGLang without /v1/loads
+	unfit                        string // what was told of it
 }
 
 // watch follows one replica until ctx ends.
@@ -93,6 +94,7 @@ func (w *watcher) step(ctx context.Context, now time.Time) {
 	if w.models.due(now) {
 		ok := w.readModels(ctx)
 		w.models.done(time.Now(), f.cfg.Models, ok)
+		w.tellUnfit()
 	}
 	if rose := r.rose.Load(); rose != w.asked { // it may be another engine now
 		w.known, w.asked, w.noLoads = false, rose, false
@@ -130,6 +132,21 @@ func (w *watcher) readModels(ctx context.Context) bool {
 		w.fleet.changed()
 	}
 	return true
+}
+
+// tellUnfit logs once that a replica which answers cannot do its work, and once
+// that it can.
+func (w *watcher) tellUnfit() {
+	why, cure := w.replica.Unfit()
+	switch {
+	case why == w.unfit:
+		return
+	case why != "":
+		w.fleet.cfg.Logger.Warn("replica gets no requests", "replica", w.replica.Name(), "url", w.replica.Spec.URL, "reason", why, "cure", cure)
+	default:
+		w.fleet.cfg.Logger.Info("replica gets requests", "replica", w.replica.Name())
+	}
+	w.unfit = why
 }
 
 // readLoad scrapes an owned replica.

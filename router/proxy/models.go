@@ -2,9 +2,12 @@ package proxy
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/banyan-llm/banyan/router/openai"
 )
 
 const modelsPath = "/v1/models"
@@ -38,9 +41,30 @@ func (x *exchange) serveModels() {
 			return
 		}
 	}
-	fail := refusal(http.StatusNotFound, "model_not_found", "The model `"+id+"` does not exist.")
+	x.refuse(x.unknownModel(id))
+}
+
+// namedModels is how many models a refusal names.
+const namedModels = 8
+
+// unknownModel is the answer to a name that nobody serves: it names those served.
+func (x *exchange) unknownModel(id string) *openai.Error {
+	text := "The model `" + id + "` does not exist."
+	if x.cfg.Models != nil {
+		var names []string
+		for _, m := range x.cfg.Models() {
+			names = append(names, "`"+m.ID+"`")
+		}
+		if more := len(names) - namedModels; more > 0 {
+			names = append(names[:namedModels], fmt.Sprintf("%d more", more))
+		}
+		if names != nil {
+			text += " Served here: " + strings.Join(names, ", ") + "."
+		}
+	}
+	fail := refusal(http.StatusNotFound, "model_not_found", text)
 	fail.Param = "model"
-	x.refuse(fail)
+	return fail
 }
 
 func (x *exchange) writeJSON(v any) {

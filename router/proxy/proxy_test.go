@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -177,6 +178,26 @@ func TestI5HostileRequestsAreCleaned(t *testing.T) {
 	}
 	if g.calls[0].Session != "s" || g.calls[0].Policy != "" {
 		t.Errorf("%+v", g.calls[0])
+	}
+}
+
+// Who asks for a model that nobody serves is told which there are.
+func TestAnUnknownModelNamesThoseServed(t *testing.T) {
+	served := []Model{{ID: "a"}, {ID: "org/b"}}
+	g := newRig(t, func(c *Config) { c.Models = func() []Model { return served } })
+	for more, want := range map[int]string{0: "does not exist. Served here: `a`, `org/b`.", 20: "`m5`, 14 more."} {
+		served = served[:2]
+		for i := range more {
+			served = append(served, Model{ID: fmt.Sprint("m", i)})
+		}
+		for _, a := range []answer{
+			g.do(http.MethodPost, "/v1/chat/completions", `{"model":"unknown","messages":[]}`, nil),
+			g.do(http.MethodGet, "/v1/models/unknown", "", nil),
+		} {
+			if a.status != 404 || !strings.Contains(string(a.body), want) {
+				t.Errorf("%d: %s", a.status, a.body)
+			}
+		}
 	}
 }
 

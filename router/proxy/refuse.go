@@ -67,9 +67,7 @@ func (x *exchange) refusePick(err error) {
 	case errors.As(err, &own):
 		x.refuse(own)
 	case errors.Is(err, ErrUnknownModel):
-		fail := refusal(http.StatusNotFound, "model_not_found", "The model `"+x.call.Body.Model+"` does not exist.")
-		fail.Param = "model"
-		x.refuse(fail)
+		x.refuse(x.unknownModel(x.call.Body.Model))
 	case errors.Is(err, ErrNoReplica):
 		x.refuse(refusal(http.StatusServiceUnavailable, "no_replica", "no replica can take the request now"))
 	case errors.Is(err, ErrDraining):
