@@ -163,7 +163,7 @@ var candidateColumns = []column{
 
 // reasonWords say what the reasons of a choice mean.
 var reasonWords = map[string]string{
-	"prefix": "it holds most of the prompt", "load": "it was the least loaded", "spill": "who holds the prompt was too busy", "session": "it served the session before",
+	"prefix": "it holds most of the prompt", "load": "none was less loaded", "spill": "who holds the prompt was too busy", "session": "it served the session before",
 	"stale": "what other peers told was too old", "only": "there was no other", "baseline": "the policy looks at neither cache nor load",
 }
 
@@ -205,6 +205,9 @@ func (p *printer) decision(i int, d *requests.ToldDecision) {
 		rows[i] = tableRow{"", []string{name, score, fmt.Sprint(c.Confirmed), fmt.Sprint(c.Expected), fmt.Sprint(c.Waiting), fmt.Sprint(c.Streams)}}
 	}
 	p.table(candidateColumns, rows)
+	if len(rows) > 1 {
+		p.line("CACHED, EXPECTED: tokens of the prompt there, by its events and by requests on their way. The lowest SCORE wins.")
+	}
 	if n := d.Count - len(list); n > 0 {
 		p.line(fmt.Sprintf("… and %d more candidates", n))
 	}

@@ -194,7 +194,7 @@ func TestAnUnknownModelNamesThoseServed(t *testing.T) {
 			g.do(http.MethodPost, "/v1/chat/completions", `{"model":"unknown","messages":[]}`, nil),
 			g.do(http.MethodGet, "/v1/models/unknown", "", nil),
 		} {
-			if a.status != 404 || !strings.Contains(string(a.body), want) {
+			if a.status != 404 || !strings.Contains(a.body, want) {
 				t.Errorf("%d: %s", a.status, a.body)
 			}
 		}

@@ -146,11 +146,11 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n  CACHED is the share of prompt tokens that the replicas found in their caches; LOAD CV how\n")
 	fmt.Fprintf(w, "  unevenly the computed tokens fell on the replicas (0 is even).\n\n")
 	k := r.KilledPeer
-	fmt.Fprintf(w, "  peer %s killed with SIGKILL: %d streams cut that were already answering, %d requests failed,\n", k.Name, k.InFlightLost, k.RequestsFailed)
+	fmt.Fprintf(w, "  peer %s was killed with SIGKILL: the other peers knew it after %.0f ms; %d requests failed;\n", k.Name, k.ReconvergedMs, k.RequestsFailed)
+	fmt.Fprintf(w, "  %d answers that had begun to stream through it were cut:\n", k.InFlightLost)
 	for _, line := range k.Lost {
-		fmt.Fprintf(w, "      cut: %s\n", line)
+		fmt.Fprintf(w, "      %s\n", line)
 	}
-	fmt.Fprintf(w, "      the others counted it as failed after %.0f ms\n", k.ReconvergedMs)
 	fmt.Fprintf(w, "  peer %s joined: ready after %.0f ms with %d facts, all from the other peers\n", r.JoinedPeer.Name, r.JoinedPeer.ReadyMs, r.JoinedPeer.Facts)
 	fmt.Fprintf(w, "  events reached the other peers in %.1f ms (p50), %.1f ms (p99)\n\n", r.PropagationMs.P50, r.PropagationMs.P99)
 	for _, c := range r.Checks {
