@@ -29,7 +29,7 @@ const (
 	kinds
 )
 
-// kindNames are the closed list of the frame label in metrics.
+// kindNames are the frame names of the protocol and of metrics.
 var kindNames = [kinds]string{"unknown", "hello", "load", "slots", "ack", "digest", "want", "snapshot", "predict", "intent", "session", "fragment", "slots", "digest", "digest", "keys"}
 
 // String is the frame name of the protocol.
@@ -115,6 +115,29 @@ func decodeFrame(b []byte) (frame, error) {
 	f.kind = kind(k)
 	return f, nil
 }
+
+// FrameName is the frame label of a frame, one of FrameNames: "unknown" if it
+// is no envelope or of a kind this peer does not know. A fragment counts as
+// what it is a piece of. It accepts any bytes and allocates nothing.
+func FrameName(data []byte) string {
+	f, err := decodeFrame(data)
+	if err != nil {
+		return kind(0).String()
+	}
+	if f.kind == kindFragment { // its payload: the clock, then the kind
+		if len(f.payload) <= clockBytes {
+			return kind(0).String()
+		}
+		return kind(f.payload[clockBytes]).String()
+	}
+	return f.kind.String()
+}
+
+// clockBytes is the length of the sender's clock, which begins each payload.
+const clockBytes = 8
+
+// FrameNames is the closed list of the frame label in metrics, some twice.
+func FrameNames() []string { return kindNames[:] }
 
 // uintOf reads one unsigned integer of a value that scan accepted.
 func uintOf(b []byte) (n uint64, rest []byte, ok bool) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -136,7 +137,27 @@ func FuzzDecodeFrame(f *testing.F) {
 			t.Fatal("payload longer than the frame")
 		}
 		_ = Describe(data)
+		if !slices.Contains(FrameNames(), FrameName(data)) {
+			t.Fatalf("%q is no label of metrics", FrameName(data))
+		}
 	})
+}
+
+func TestAFragmentCountsAsWhatItIsAPieceOf(t *testing.T) {
+	for k := range kinds {
+		data := encodeFrame(Version, k, 1, make([]byte, 16))
+		if k == kindFragment {
+			data = encodeFrame(Version, k, 1, append(make([]byte, clockBytes), byte(kindSlots), 0, 0, 1, 0))
+			k = kindSlots
+		}
+		if got := FrameName(data); got != k.String() {
+			t.Errorf("kind %d counts as %q, want %q", k, got, k.String())
+		}
+	}
+	data := encodeFrame(Version, kindSlots, 1, nil)
+	if n := testing.AllocsPerRun(10, func() { FrameName(data) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 func TestFrameSizeIsWhatIsSent(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -147,47 +146,6 @@ func TestTagsFitSerf(t *testing.T) {
 	if err := n.Start(); err != nil {
 		t.Errorf("the longest tags: %v", err)
 	}
-}
-
-// The names of the frame label are the core's.
-func TestFrameNamesAreTheCores(t *testing.T) {
-	envelope := func(k byte, payload []byte) []byte {
-		return append([]byte{0x94, gossip.Version, k, 0xcd, 1, 2, 0xc5, 0, byte(len(payload))}, payload...)
-	}
-	wide := func(k byte, payload []byte) []byte {
-		b := []byte{0x95, 0xcc, gossip.Version, 0xcc, k, 0xcf, 0, 0, 0, 0, 0, 0, 0, 1, 0xc6, 0, 0, 0, byte(len(payload))}
-		return append(append(b, payload...), 0xc0)
-	}
-	for _, encode := range []func(byte, []byte) []byte{envelope, wide} {
-		for k := 1; k < len(frameNames); k++ {
-			if k == kindFragment {
-				continue // named after what it is a piece of: below
-			}
-			data := encode(byte(k), make([]byte, 16))
-			want, _, _ := strings.Cut(gossip.Describe(data), " ")
-			if got := frameName(data); got != want {
-				t.Errorf("kind %d is %q here, %q in the core", k, got, want)
-			}
-		}
-		piece := encode(kindFragment, append(make([]byte, 8), 3, 0, 0, 1, 0))
-		if want, _, _ := strings.Cut(gossip.Describe(piece), " "); want != "fragment" {
-			t.Errorf("kind %d is %q in the core", kindFragment, want)
-		}
-		if got := frameName(piece); got != "slots" {
-			t.Errorf("a piece of slots counts as %q", got)
-		}
-	}
-}
-
-func FuzzFrameName(f *testing.F) {
-	f.Add([]byte{0x94, 1, 3, 1, 0xc4, 0})
-	f.Add([]byte{0x94, 1, kindFragment, 0xcf})
-	f.Add([]byte{0x94, 1, kindFragment, 1, 0xc6, 0, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if !slices.Contains(frameNames[:], frameName(b)) {
-			t.Errorf("%x counts as %q", b, frameName(b))
-		}
-	})
 }
 
 func TestLobbyOldestYields(t *testing.T) {
