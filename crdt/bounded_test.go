@@ -86,6 +86,37 @@ func TestBoundedAbove(t *testing.T) {
 	}
 }
 
+// TestNothingIsFoldedWhileASnapshotIsCut stores a block and removes one, of those
+// that the cut has been at, while it is at half: what is cut is of one moment.
+func TestNothingIsFoldedWhileASnapshotIsCut(t *testing.T) {
+	p, q := newPeer(nil, crdt.Limits{}), newPeer(nil, crdt.Limits{})
+	l := drawnRun(t, 9)
+	p.take(l, 1, 2, 3, 4, 5, 6)
+	cut := p.BeginCut()
+	cut.Next(3)
+	p.take(l, 7, 8)
+	var b crdt.Builder
+	for handle := range uint64(6) {
+		b.Remove(crdt.Op{Main: true}, []uint64{handle + 1})
+	}
+	removes, err := b.Slot(9, l.slots[8].TS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.slots[8] = removes
+	p.take(l, 9)
+	if c := p.Context(); c.Floor != 6 || len(knows(&c)) != 9 {
+		t.Fatalf("half cut: %+v", c)
+	}
+	for !cut.Next(3) {
+	}
+	q.joinAll(t, overWire(t, cut.Snapshot()), 0)
+	checkEqual(t, []*peer{p, q})
+	if c := q.Context(); c.Floor != 9 || len(q.view.Metas()) != 2 {
+		t.Fatalf("%d facts at %+v", len(q.view.Metas()), c)
+	}
+}
+
 // TestCutGivesWay feeds a stream in order while a snapshot is cut that nobody
 // takes further: the cut is given up before the stream is.
 func TestCutGivesWay(t *testing.T) {

@@ -113,6 +113,36 @@ func TestAPullEndsWithItsReplica(t *testing.T) {
 	}
 }
 
+// TestASnapshotOfALeftReplicaIsNotJoined: a replica leaves while its snapshot is
+// on its way.
+func TestASnapshotOfALeftReplicaIsNotJoined(t *testing.T) {
+	wanted := true
+	n, nodes := mesh(t, 2, gossiptest.Config{State: gossiptest.StateConfig{RingBytes: 1}, Tweak: func(i int, c *gossip.Config) {
+		if i == 2 {
+			c.Wants = func(crdt.StreamID) bool { return wanted }
+		}
+	}})
+	e := n.Engine("r")
+	e.Calm = true
+	e.Ingest(nodes[0], true, e.Emit(50)...)
+	converge(t, n, 10_000)
+	late := n.Add()
+	for _, x := range nodes {
+		n.Link(x, late).BulkMs = 100
+	}
+	sent := func() uint64 { return nodes[0].Core.Stats().SnapshotsSent + nodes[1].Core.Stats().SnapshotsSent }
+	if before := sent(); !n.RunUntil(10_000, func() bool { return sent() > before }) {
+		t.Fatal("no snapshot is sent")
+	}
+	wanted = false
+	if !n.RunUntil(500, func() bool { return late.Core.Stats().Dropped["piece"] > 0 || late.Snaps > 0 }) {
+		t.Fatalf("the snapshot never comes: %+v", late.Core.Stats())
+	}
+	if late.Snaps > 0 || len(late.State.Streams(nil)) > 0 {
+		t.Errorf("%d snapshots joined, holds %v", late.Snaps, late.State.Streams(nil))
+	}
+}
+
 // diverging is a mesh of two of which b lost a fact in its memory, and its
 // engine, whose slots b takes.
 func diverging(t *testing.T, cfg gossiptest.Config) (*gossiptest.Net, []*gossiptest.Node, *gossiptest.Engine) {
