@@ -405,7 +405,7 @@ func problems(s *console.Status) []console.Problem {
 			continue
 		}
 		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
-			add("Look at its CPU, the link, and the clocks", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
+			add("It is dead, or short of CPU, or the link or a clock is wrong: a dead peer is called failed within half a minute", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
 		}
 	}
 	if s.Alone() {
