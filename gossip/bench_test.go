@@ -8,7 +8,6 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // still is a state that does nothing: what is left is the protocol itself.
@@ -27,7 +26,7 @@ func (s *still) Streams(dst []crdt.StreamID) []crdt.StreamID { return dst }
 func (s *still) Slots(_ crdt.StreamID, _ uint64, want []crdt.Span, _ int) (out []crdt.Slot) {
 	for _, w := range want {
 		for seq := w.From; seq <= w.To; seq++ {
-			out = append(out, crdt.Slot{Seq: seq, TS: gossiptest.Start*1000 + int64(seq)*160, Body: s.body})
+			out = append(out, crdt.Slot{Seq: seq, TS: Start*1000 + int64(seq)*160, Body: s.body})
 		}
 	}
 	return out
@@ -59,7 +58,7 @@ func core(b testing.TB, state gossip.State, k int) (*gossip.Core, func(now int64
 	if err != nil {
 		b.Fatal(err)
 	}
-	now := int64(gossiptest.Start)
+	now := int64(Start)
 	numbers := make([]uint64, 2*k+1)
 	for i := range 2 * k {
 		conn := gossip.Conn(i + 1)
@@ -136,7 +135,7 @@ func BenchmarkWireBytes(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%s/peers=%d", what, way, peers), func(b *testing.B) {
 					s := &still{body: bodyOf(b, what == "stored")}
 					c, ack := core(b, s, peers)
-					now := int64(gossiptest.Start)
+					now := int64(Start)
 					bytes := 0
 					b.ReportAllocs()
 					for b.Loop() {
@@ -170,7 +169,7 @@ var streams = [8]string{
 // without the fold.
 func BenchmarkReceive(b *testing.B) {
 	sender, ack := core(b, &still{body: bodyOf(b, true)}, 1)
-	now := int64(gossiptest.Start)
+	now := int64(Start)
 	var named, again []byte
 	var kind byte
 	for range 2 {
@@ -201,7 +200,7 @@ func BenchmarkReceive(b *testing.B) {
 func BenchmarkLoadFlush(b *testing.B) {
 	s := &still{loads: []crdt.LoadEntry{{Replica: "http://10.0.0.1:8000#0", Load: crdt.Load{Version: 1, Waiting: 3}}}}
 	c, ack := core(b, s, 15)
-	now := int64(gossiptest.Start)
+	now := int64(Start)
 	b.ReportAllocs()
 	for b.Loop() {
 		if now++; now%50 == 0 {

@@ -12,15 +12,15 @@ import (
 
 // chaos starts k peers and for ms of virtual time lets engines emit, owners
 // ingest and everything else go wrong. It leaves cuts in place.
-func chaos(n *gossiptest.Net, seed uint64, k int, ms int64) {
+func chaos(n *Net, seed uint64, k int, ms int64) {
 	rng := rand.New(rand.NewPCG(seed, 99))
 	for range k {
 		n.Add()
 	}
 	n.Run(rng.Int64N(3_000))
-	engines := []*gossiptest.Engine{n.Engine("http://r0"), n.Engine("http://r1"), n.Engine("http://r2")}
-	missed := make(map[*gossiptest.Engine][]crdt.Slot)
-	restarts := make(map[*gossiptest.Engine]int)
+	engines := []*Engine{n.Engine("http://r0"), n.Engine("http://r1"), n.Engine("http://r2")}
+	missed := make(map[*Engine][]crdt.Slot)
+	restarts := make(map[*Engine]int)
 	for end := n.Now() + ms; n.Now() < end; {
 		e := engines[rng.IntN(len(engines))]
 		emit(n, rng, e, missed)
@@ -38,12 +38,12 @@ func chaos(n *gossiptest.Net, seed uint64, k int, ms int64) {
 
 // emit lets an engine make some batches; its two owners miss some of them and
 // may get them later, by replay.
-func emit(n *gossiptest.Net, rng *rand.Rand, e *gossiptest.Engine, missed map[*gossiptest.Engine][]crdt.Slot) {
+func emit(n *Net, rng *rand.Rand, e *Engine, missed map[*Engine][]crdt.Slot) {
 	live := n.Live()
 	first, second := live[rng.IntN(len(live))], live[rng.IntN(len(live))]
 	for _, s := range e.Emit(1 + rng.IntN(3)) {
 		got := false
-		for _, owner := range []*gossiptest.Node{first, second} {
+		for _, owner := range []*Node{first, second} {
 			if rng.IntN(10) > 0 {
 				e.Ingest(owner, owner == first, s)
 				got = true
@@ -65,7 +65,7 @@ func emit(n *gossiptest.Net, rng *rand.Rand, e *gossiptest.Engine, missed map[*g
 }
 
 // fault breaks, cuts, slows, kills, adds or suspects.
-func fault(n *gossiptest.Net, rng *rand.Rand, k int) {
+func fault(n *Net, rng *rand.Rand, k int) {
 	live := n.Live()
 	x, y := live[rng.IntN(len(live))], live[rng.IntN(len(live))]
 	if x == y {
@@ -99,7 +99,7 @@ func fault(n *gossiptest.Net, rng *rand.Rand, k int) {
 func TestStrongEventualConsistency(t *testing.T) { // property 10
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
-		n := gossiptest.New(gossiptest.Config{Seed: seed, JitterMs: 5, CutMs: rapid.Int64Range(0, 300).Draw(t, "cut")})
+		n := New(Config{Seed: seed, JitterMs: 5, CutMs: rapid.Int64Range(0, 300).Draw(t, "cut")})
 		chaos(n, seed, rapid.IntRange(2, 5).Draw(t, "peers"), 10_000)
 		n.Heal()
 		converge(t, n, 60_000)

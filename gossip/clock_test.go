@@ -5,7 +5,6 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 const hourMs = 3_600_000
@@ -14,7 +13,7 @@ const hourMs = 3_600_000
 // in which peers that all join look for others.
 func TestAClockThatIsSetEndsNoGrace(t *testing.T) {
 	for _, jump := range []int64{hourMs, -hourMs} {
-		n := gossiptest.New(gossiptest.Config{Seed: 5, Core: gossip.Config{JoinGrace: 800}})
+		n := New(Config{Seed: 5, Core: gossip.Config{JoinGrace: 800}})
 		a, b := n.Add(), n.Add()
 		n.Run(300)
 		n.Post(a, gossip.ClockSet{AheadMs: jump})
@@ -34,7 +33,7 @@ func TestAClockThatIsSetEndsNoGrace(t *testing.T) {
 // on both sides.
 func TestAClockThatIsSetMakesNobodyDeaf(t *testing.T) {
 	for _, jump := range []int64{hourMs, -hourMs} {
-		n := gossiptest.New(gossiptest.Config{Seed: 5})
+		n := New(Config{Seed: 5})
 		a, b, c := n.Add(), n.Add(), n.Add()
 		e := n.Engine("http://r")
 		n.Run(3_000)
@@ -45,7 +44,7 @@ func TestAClockThatIsSetMakesNobodyDeaf(t *testing.T) {
 				n.Run(100)
 				e.Ingest(a, true, e.Emit(1)...)
 				e.Ingest(b, true, e.Emit(1)...)
-				for _, x := range []*gossiptest.Node{a, b, c} {
+				for _, x := range []*Node{a, b, c} {
 					for _, p := range x.Core.Peers() {
 						off := int64(0)
 						switch {
@@ -62,7 +61,7 @@ func TestAClockThatIsSetMakesNobodyDeaf(t *testing.T) {
 				}
 			}
 		}
-		for _, x := range []*gossiptest.Node{a, b, c} {
+		for _, x := range []*Node{a, b, c} {
 			if len(x.Hangups) > 0 || !x.Ready {
 				t.Errorf("%+d ms: %s hung up %v, ready %v: %s", jump, x.Name, x.Hangups, x.Ready, x.Reason)
 			}
@@ -80,7 +79,7 @@ func TestAClockThatIsSetMakesNobodyDeaf(t *testing.T) {
 // rejects what they predict.
 func TestPredictionsAreOfTheWallClock(t *testing.T) {
 	for _, jump := range []int64{hourMs, -hourMs, 0} {
-		n := gossiptest.New(gossiptest.Config{Seed: 5})
+		n := New(Config{Seed: 5})
 		a, b, _ := n.Add(), n.Add(), n.Add()
 		n.Run(500)
 		predict(a, n.Now()+jump, 1)
@@ -101,7 +100,7 @@ func TestPredictionsAreOfTheWallClock(t *testing.T) {
 var predictedSpace = crdt.PredictionSpace{Replica: crdt.NewStreamID("http://r", 0), Root: 7}
 
 // predict books a block at a peer, and tells whether the peer writes any.
-func predict(x *gossiptest.Node, wall int64, key uint64) bool {
+func predict(x *Node, wall int64, key uint64) bool {
 	before := x.State.Predicted(predictedSpace)
 	x.State.Predict(crdt.Prediction{Space: predictedSpace, Time: wall, TTL: 300_000, Keys: []uint64{key}})
 	return x.State.Predicted(predictedSpace) > before
@@ -129,7 +128,7 @@ func TestAPeerWhoseClockIsOffPredictsNothing(t *testing.T) {
 		{2, 2_200, 2},
 		{2, -2_200, 2},
 	} {
-		n := gossiptest.New(gossiptest.Config{Seed: 5})
+		n := New(Config{Seed: 5})
 		for range c.peers {
 			n.Add()
 		}

@@ -17,11 +17,11 @@ import (
 func TestRemovedReplicasStayRemoved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var unwanted []map[crdt.StreamID]bool // by node
-		cfg := gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed")}
+		cfg := Config{Seed: rapid.Uint64().Draw(t, "seed")}
 		cfg.Tweak = func(i int, c *gossip.Config) {
 			c.Wants = func(id crdt.StreamID) bool { return !unwanted[i][id] }
 		}
-		n := gossiptest.New(cfg)
+		n := New(cfg)
 		add := func(without ...crdt.StreamID) {
 			not := map[crdt.StreamID]bool{}
 			for _, id := range without {
@@ -36,7 +36,7 @@ func TestRemovedReplicasStayRemoved(t *testing.T) {
 		n.RunUntil(10_000, func() bool { return allReady(n) })
 		stays, leaves := n.Engine("stays"), n.Engine("leaves")
 		for range rapid.IntRange(1, 5).Draw(t, "batches") {
-			for i, e := range []*gossiptest.Engine{stays, leaves} {
+			for i, e := range []*Engine{stays, leaves} {
 				e.Calm = true
 				e.Ingest(n.Nodes()[i], true, e.Emit(rapid.IntRange(1, 30).Draw(t, "slots"))...)
 			}
@@ -70,7 +70,7 @@ func TestRemovedReplicasStayRemoved(t *testing.T) {
 // ready, asks for nothing, and asks once it lists more.
 func TestWhatOneDoesNotListIsNotPulled(t *testing.T) {
 	wanted := false
-	n, nodes := mesh(t, 3, gossiptest.Config{Tweak: func(i int, c *gossip.Config) {
+	n, nodes := mesh(t, 3, Config{Tweak: func(i int, c *gossip.Config) {
 		if i == 2 {
 			c.Wants = func(crdt.StreamID) bool { return wanted }
 		}
@@ -89,7 +89,7 @@ func TestWhatOneDoesNotListIsNotPulled(t *testing.T) {
 // TestAPullEndsWithItsReplica: a replica leaves while its snapshot is awaited.
 func TestAPullEndsWithItsReplica(t *testing.T) {
 	wanted := true
-	n, nodes := mesh(t, 2, gossiptest.Config{CutMs: 3_000, State: gossiptest.StateConfig{RingBytes: 1}, Tweak: func(i int, c *gossip.Config) {
+	n, nodes := mesh(t, 2, Config{CutMs: 3_000, State: gossiptest.StateConfig{RingBytes: 1}, Tweak: func(i int, c *gossip.Config) {
 		if i == 2 {
 			c.Wants = func(crdt.StreamID) bool { return wanted }
 		}
@@ -117,7 +117,7 @@ func TestAPullEndsWithItsReplica(t *testing.T) {
 // on its way.
 func TestASnapshotOfALeftReplicaIsNotJoined(t *testing.T) {
 	wanted := true
-	n, nodes := mesh(t, 2, gossiptest.Config{State: gossiptest.StateConfig{RingBytes: 1}, Tweak: func(i int, c *gossip.Config) {
+	n, nodes := mesh(t, 2, Config{State: gossiptest.StateConfig{RingBytes: 1}, Tweak: func(i int, c *gossip.Config) {
 		if i == 2 {
 			c.Wants = func(crdt.StreamID) bool { return wanted }
 		}
@@ -145,7 +145,7 @@ func TestASnapshotOfALeftReplicaIsNotJoined(t *testing.T) {
 
 // diverging is a mesh of two of which b lost a fact in its memory, and its
 // engine, whose slots b takes.
-func diverging(t *testing.T, cfg gossiptest.Config) (*gossiptest.Net, []*gossiptest.Node, *gossiptest.Engine) {
+func diverging(t *testing.T, cfg Config) (*Net, []*Node, *Engine) {
 	n, nodes := mesh(t, 2, cfg)
 	e := n.Engine("r")
 	e.Calm = true
@@ -158,13 +158,13 @@ func diverging(t *testing.T, cfg gossiptest.Config) (*gossiptest.Net, []*gossipt
 // TestADivergenceHealsWhereTheWrongBaseIsLonger: the one that is wrong takes the
 // slots first and is always ahead of what it gets from the other.
 func TestADivergenceHealsWhereTheWrongBaseIsLonger(t *testing.T) {
-	n, nodes, e := diverging(t, gossiptest.Config{CutMs: 40})
+	n, nodes, e := diverging(t, Config{CutMs: 40})
 	// What is told of a loss must not touch the lost block: it would be healed.
 	emit := func() { e.Ingest(nodes[1], true, bare(e.Emit(1))...) }
 	if !n.RunUntil(10_000, func() bool { emit(); return nodes[1].Core.Stats().Divergent > 0 }) {
 		t.Fatal("no divergence")
 	}
-	facts := func(x *gossiptest.Node) uint64 { d, _ := x.State.Digest(e.Stream); return d.Base.Facts }
+	facts := func(x *Node) uint64 { d, _ := x.State.Digest(e.Stream); return d.Base.Facts }
 	if !n.RunUntil(10_000, func() bool { emit(); return facts(nodes[0]) == facts(nodes[1]) }) {
 		t.Fatalf("not healed: %+v", nodes[1].Core.Stats())
 	}
@@ -184,7 +184,7 @@ func bare(slots []crdt.Slot) []crdt.Slot {
 // TestADivergenceLeavesWithItsStream, lest it is an alarm for ever.
 func TestADivergenceLeavesWithItsStream(t *testing.T) {
 	wanted := true
-	n, nodes, e := diverging(t, gossiptest.Config{CutMs: 60_000, Tweak: func(i int, c *gossip.Config) {
+	n, nodes, e := diverging(t, Config{CutMs: 60_000, Tweak: func(i int, c *gossip.Config) {
 		c.Wants = func(crdt.StreamID) bool { return wanted || i == 0 }
 	}})
 	e.Ingest(nodes[1], true, bare(e.Emit(1))...)
@@ -203,7 +203,7 @@ func TestADivergenceLeavesWithItsStream(t *testing.T) {
 // of it, stays ready, and asks once it can.
 func TestWhatDoesNotFitIsNotPulled(t *testing.T) {
 	most := uint64(3)
-	n, nodes := mesh(t, 2, gossiptest.Config{Tweak: func(i int, c *gossip.Config) {
+	n, nodes := mesh(t, 2, Config{Tweak: func(i int, c *gossip.Config) {
 		if i == 2 {
 			c.Fits = func(_ crdt.StreamID, d *crdt.Digest) bool { return d.Base.Count <= most }
 		}

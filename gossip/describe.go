@@ -7,13 +7,8 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 )
 
-// Describe puts one frame into words, for transcripts and debug logs. It
-// accepts any bytes. A stream that an earlier frame of the connection named
-// appears by its number: see Describer.
-func Describe(data []byte) string { return new(Describer).Describe(data) }
-
-// Describer puts the frames of one direction of a connection into words. The
-// zero value stands before the first.
+// Describer puts the frames of one direction of a connection into words, for
+// transcripts. The zero value stands before the first.
 type Describer struct{ told naming }
 
 // Describe puts the next frame into words. It accepts any bytes.

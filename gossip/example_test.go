@@ -30,7 +30,7 @@ func ExampleCore_Step() {
 		for _, e := range core.Step(now, ev) {
 			switch e := e.(type) {
 			case gossip.Send:
-				fmt.Println("send", gossip.Describe(e.Data))
+				fmt.Println("send", new(gossip.Describer).Describe(e.Data))
 			case gossip.Hangup:
 				fmt.Println("hang up:", e.Reason)
 			case gossip.Caught:

@@ -11,6 +11,9 @@ const Kinds = int(kinds)
 // SentFrames is the number of frames sent on a connection.
 func (c *Core) SentFrames(id Conn) uint64 { return c.conns[id].sent }
 
+// Describe puts the first frame of a connection into words.
+func Describe(data []byte) string { return new(Describer).Describe(data) }
+
 // Payload is the kind and the payload of a frame.
 func Payload(data []byte) (k byte, payload []byte) {
 	f, _ := decodeFrame(data)

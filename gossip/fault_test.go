@@ -8,7 +8,6 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 	"github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
 )
@@ -17,7 +16,7 @@ import (
 // catch up within a bound.
 
 func TestOneWayCutConverges(t *testing.T) {
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
+	n, nodes := mesh(t, 3, Config{Seed: 2})
 	n.Cut(nodes[0], nodes[1])
 	e := n.Engine("http://r")
 	for range 20 {
@@ -29,7 +28,7 @@ func TestOneWayCutConverges(t *testing.T) {
 
 func TestSlowLinkConvergesAndStaysBounded(t *testing.T) { // I5, I6
 	limits := gossip.Limits{UnackedBytes: 8 << 10, BurstBytes: 4 << 10, SlotsBytes: 1 << 10}
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2, Core: gossip.Config{Limits: limits}})
+	n, nodes := mesh(t, 3, Config{Seed: 2, Core: gossip.Config{Limits: limits}})
 	a, b := nodes[0], nodes[1]
 	n.Link(a, b).BytesPer = 4 // a fifth of what is to be sent
 	e := n.Engine("http://r")
@@ -55,7 +54,7 @@ func TestMissingOnlyAfterEveryPeerAnswered(t *testing.T) {
 }
 
 func testMissing(t *testing.T, seed uint64) {
-	n, nodes := mesh(t, 4, gossiptest.Config{Seed: seed})
+	n, nodes := mesh(t, 4, Config{Seed: seed})
 	a, c := nodes[0], nodes[2]
 	e := n.Engine("http://r")
 	slots := e.Emit(3)
@@ -85,7 +84,7 @@ func testMissing(t *testing.T, seed uint64) {
 }
 
 func TestAloneIsReadyAfterTheGrace(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 2, Core: gossip.Config{JoinGrace: 500}})
+	n := New(Config{Seed: 2, Core: gossip.Config{JoinGrace: 500}})
 	a := n.Add()
 	n.Run(480)
 	if a.Ready {
@@ -98,7 +97,7 @@ func TestAloneIsReadyAfterTheGrace(t *testing.T) {
 }
 
 func TestJoinBoundPassesWithoutDonors(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 2, Core: gossip.Config{JoinBound: 3_000}})
+	n := New(Config{Seed: 2, Core: gossip.Config{JoinBound: 3_000}})
 	a := n.AddSilent()
 	n.Post(a, gossip.MemberUp{Peer: crdt.PeerID{1}}) // nobody is there
 	n.Run(2_900)
@@ -114,7 +113,7 @@ func TestJoinBoundPassesWithoutDonors(t *testing.T) {
 // A peer that was killed is a member until its failure is detected: who joins
 // meanwhile takes what it knew from the others and does not wait for it.
 func TestColdJoinDoesNotWaitForTheDead(t *testing.T) {
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2, DetectMs: 20_000})
+	n, nodes := mesh(t, 3, Config{Seed: 2, DetectMs: 20_000})
 	e := n.Engine("http://r")
 	e.Ingest(nodes[2], true, e.Emit(3)...)
 	n.Run(200)
@@ -134,7 +133,7 @@ func TestColdJoinDoesNotWaitForTheDead(t *testing.T) {
 }
 
 func TestColdJoinWaitsForSomebody(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 2})
+	n := New(Config{Seed: 2})
 	a := n.AddSilent()
 	n.Post(a, gossip.MemberUp{Peer: crdt.PeerID{1}}) // nobody is there
 	n.Run(10_000)
@@ -144,7 +143,7 @@ func TestColdJoinWaitsForSomebody(t *testing.T) {
 }
 
 func TestColdJoinSpreadsOverDonors(t *testing.T) {
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
+	n, nodes := mesh(t, 3, Config{Seed: 2})
 	for i := range 200 {
 		e := n.Engine(fmt.Sprintf("http://r%d", i))
 		e.Ingest(nodes[0], true, e.Emit(3)...)
@@ -174,13 +173,13 @@ func TestVersionSkew(t *testing.T) { // property 17
 	rapid.Check(t, func(t *rapid.T) {
 		// Of three peers one is of a later version.
 		later := rapid.IntRange(0, 2).Draw(t, "later")
-		cfg := gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed")}
+		cfg := Config{Seed: rapid.Uint64().Draw(t, "seed")}
 		cfg.Tweak = func(i int, c *gossip.Config) {
 			if c.MinVersion, c.MaxVersion = gossip.MinVersion, gossip.Version; i == later {
 				c.MaxVersion++
 			}
 		}
-		cfg.Mangle = func(from, _ *gossiptest.Node, data []byte) []byte {
+		cfg.Mangle = func(from, _ *Node, data []byte) []byte {
 			if from.Index != later {
 				return data
 			}
@@ -200,7 +199,7 @@ func TestVersionSkew(t *testing.T) { // property 17
 			}
 			return b.Bytes()
 		}
-		n := gossiptest.New(cfg)
+		n := New(cfg)
 		for range 3 {
 			n.Add()
 		}
@@ -241,7 +240,7 @@ func TestHostilePeerIsHungUpOn(t *testing.T) { // I9
 	rapid.Check(t, func(t *rapid.T) {
 		bad := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "garbage")
 		on := false
-		n := gossiptest.New(gossiptest.Config{Seed: 4, Mangle: func(from, _ *gossiptest.Node, data []byte) []byte {
+		n := New(Config{Seed: 4, Mangle: func(from, _ *Node, data []byte) []byte {
 			if !on || from.Index != 0 || len(data) < 20 {
 				return data
 			}
@@ -272,7 +271,7 @@ func TestHostilePeerIsHungUpOn(t *testing.T) { // I9
 
 func TestStagedBytesAreBounded(t *testing.T) { // I5
 	limits := gossip.Limits{StagedBytes: 300}
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 2, State: smallRing, Core: gossip.Config{Limits: limits, JoinBound: 5_000}})
+	n, nodes := mesh(t, 2, Config{Seed: 2, State: smallRing, Core: gossip.Config{Limits: limits, JoinBound: 5_000}})
 	e := n.Engine("http://r")
 	e.Calm = true
 	for range 60 {
@@ -298,7 +297,7 @@ func TestStagedBytesAreBounded(t *testing.T) { // I5
 // its connections. Once it is silent too it is dropped, before silence alone
 // would end its connections.
 func TestAPeerThatIsHeardIsNotDead(t *testing.T) {
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
+	n, nodes := mesh(t, 3, Config{Seed: 2})
 	a, b := nodes[0], nodes[1]
 	n.Run(3_000)
 	id := crdt.NewStreamID("http://r", 0)
@@ -334,7 +333,7 @@ func TestAPeerThatIsHeardIsNotDead(t *testing.T) {
 
 // A member that leaves is dropped at once, heard or not.
 func TestAPeerThatLeavesIsNotWaitedFor(t *testing.T) {
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 2})
+	n, nodes := mesh(t, 2, Config{Seed: 2})
 	a, b := nodes[0], nodes[1]
 	id := crdt.NewStreamID("http://r", 0)
 	b.State.SetLoad(id, crdt.Load{Waiting: 5})
@@ -349,7 +348,7 @@ func TestAPeerThatLeavesIsNotWaitedFor(t *testing.T) {
 // What membership declared down, and what is silent, stays down until membership
 // says otherwise.
 func TestDownMemberIsNotTalkedTo(t *testing.T) { // I8
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2}) // c goes on relaying b's load
+	n, nodes := mesh(t, 3, Config{Seed: 2}) // c goes on relaying b's load
 	a, b := nodes[0], nodes[1]
 	id := crdt.NewStreamID("http://r", 0)
 	b.State.SetLoad(id, crdt.Load{Waiting: 5})
@@ -377,7 +376,7 @@ func TestDownMemberIsNotTalkedTo(t *testing.T) { // I8
 }
 
 func TestWholeLoadTableAfterReconnect(t *testing.T) {
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 2})
+	n, nodes := mesh(t, 2, Config{Seed: 2})
 	n.Run(11_000)
 	id := crdt.NewStreamID("http://r", 0)
 	n.Break(nodes[0], nodes[1])
@@ -392,9 +391,9 @@ func TestWholeLoadTableAfterReconnect(t *testing.T) {
 
 // A peer that is told of slots and cannot get them is not ready after 5 s.
 func TestPeerBehindIsNotReady(t *testing.T) {
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 2})
+	n, nodes := mesh(t, 3, Config{Seed: 2})
 	a, b := nodes[0], nodes[1]
-	for _, x := range []*gossiptest.Node{a, nodes[2]} {
+	for _, x := range []*Node{a, nodes[2]} {
 		n.Link(x, b).BytesPer = 1 // a connection that moves, slowly
 	}
 	e := n.Engine("http://r")
@@ -412,7 +411,7 @@ func TestPeerBehindIsNotReady(t *testing.T) {
 }
 
 func TestThirdSnapshotInAMinuteIsNotReady(t *testing.T) {
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 2, State: smallRing})
+	n, nodes := mesh(t, 2, Config{Seed: 2, State: smallRing})
 	a, b := nodes[0], nodes[1]
 	e := n.Engine("http://r")
 	e.Calm = true

@@ -4,13 +4,12 @@ import (
 	"testing"
 
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // Two fresh peers may meet each other before they meet the mesh. If one called
 // itself ready then, it would own streams that it knows nothing of.
 func TestFreshPeersThatMeetFirstWaitForTheMesh(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 5})
+	n := New(Config{Seed: 5})
 	a := n.Add()
 	e := n.Engine("http://r")
 	e.Ingest(a, true, e.Emit(40)...)
@@ -19,7 +18,7 @@ func TestFreshPeersThatMeetFirstWaitForTheMesh(t *testing.T) {
 	b, c := n.AddSilent(), n.AddSilent()
 	n.Introduce(b, c)
 	n.Run(500)
-	for _, x := range []*gossiptest.Node{b, c} {
+	for _, x := range []*Node{b, c} {
 		if x.Ready {
 			t.Fatalf("%s is ready (%s) and knows nothing", x.Name, x.Reason)
 		}
@@ -32,7 +31,7 @@ func TestFreshPeersThatMeetFirstWaitForTheMesh(t *testing.T) {
 	if !n.RunUntil(500, func() bool { return b.Ready }) {
 		t.Fatalf("b is not ready: %s", b.Reason)
 	}
-	for _, x := range []*gossiptest.Node{b, c} {
+	for _, x := range []*Node{b, c} {
 		if d, ok := x.State.Digest(e.Stream); x.Reason != "caught up" || !ok || d.Context.Floor != 40 {
 			t.Errorf("%s is ready (%s) at floor %d", x.Name, x.Reason, d.Context.Floor)
 		}
@@ -41,7 +40,7 @@ func TestFreshPeersThatMeetFirstWaitForTheMesh(t *testing.T) {
 
 // Where nobody has joined anything the peers found a mesh, after the grace.
 func TestFreshPeersFoundAMesh(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 5, Core: gossip.Config{JoinGrace: 800}})
+	n := New(Config{Seed: 5, Core: gossip.Config{JoinGrace: 800}})
 	a, b, c := n.Add(), n.Add(), n.Add()
 	n.Run(750)
 	if a.Ready || b.Ready || c.Ready {
@@ -57,13 +56,13 @@ func TestFreshPeersFoundAMesh(t *testing.T) {
 // it is behind: it is waited for while it is a member, also out of reach.
 func TestFreshPeersWaitForAMemberOutOfReach(t *testing.T) {
 	for _, ready := range []bool{true, false} {
-		n := gossiptest.New(gossiptest.Config{Seed: 5, Core: gossip.Config{JoinGrace: 800}, DetectMs: 8_000})
+		n := New(Config{Seed: 5, Core: gossip.Config{JoinGrace: 800}, DetectMs: 8_000})
 		a := n.Add()
 		n.Run(100)
 		n.Kill(a)
 		b, c := n.AddSilent(), n.AddSilent()
 		n.Introduce(b, c)
-		for _, x := range []*gossiptest.Node{b, c} {
+		for _, x := range []*Node{b, c} {
 			n.Post(x, gossip.MemberUp{Peer: a.ID, Name: a.Name, Ready: ready})
 		}
 		n.Run(7_000)
@@ -79,7 +78,7 @@ func TestFreshPeersWaitForAMemberOutOfReach(t *testing.T) {
 // The connection to the only donor may end between its digest and what was
 // asked for: the stream is not known then, though nobody is left to be asked.
 func TestAFreshPeerWaitsForADonorThatIsCutOff(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 5, DelayMs: 40})
+	n := New(Config{Seed: 5, DelayMs: 40})
 	a := n.Add()
 	e := n.Engine("http://r")
 	e.Ingest(a, true, e.Emit(40)...)

@@ -14,7 +14,7 @@ import (
 // recorded are frames that real peers sent each other, as seeds.
 func recorded(tb testing.TB) [][]byte {
 	var frames [][]byte
-	n := gossiptest.New(gossiptest.Config{Seed: 9, State: smallRing, Mangle: func(_, _ *gossiptest.Node, data []byte) []byte {
+	n := New(Config{Seed: 9, State: smallRing, Mangle: func(_, _ *Node, data []byte) []byte {
 		frames = append(frames, data)
 		return data
 	}})
@@ -104,7 +104,7 @@ func FuzzStep(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := hostile{t: t, core: core, now: gossiptest.Start, script: script, peer: other, numbers: map[gossip.Conn]uint64{}}
+		h := hostile{t: t, core: core, now: Start, script: script, peer: other, numbers: map[gossip.Conn]uint64{}}
 		h.step(gossip.MemberUp{Peer: other, Name: "hostile"})
 		h.open(gossip.Fast)
 		h.open(gossip.Bulk)

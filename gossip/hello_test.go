@@ -7,12 +7,11 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // odd makes node i differ from the others.
-func odd(i int, change func(*gossip.Config)) gossiptest.Config {
-	return gossiptest.Config{Seed: 7, Tweak: func(j int, cfg *gossip.Config) {
+func odd(i int, change func(*gossip.Config)) Config {
+	return Config{Seed: 7, Tweak: func(j int, cfg *gossip.Config) {
 		cfg.Label, cfg.Fingerprint = "banyan", 42
 		if i == j {
 			change(cfg)
@@ -26,10 +25,10 @@ func TestHelloRefusesForeigners(t *testing.T) {
 		"another fingerprint of hash, grid and secret": func(c *gossip.Config) { c.Fingerprint = 43 },
 		"no common protocol version":                   func(c *gossip.Config) { c.MinVersion, c.MaxVersion = 9, 9 },
 	} {
-		n := gossiptest.New(odd(2, change))
+		n := New(odd(2, change))
 		a, b, c := n.Add(), n.Add(), n.Add()
 		n.Run(120_000)
-		for _, x := range []*gossiptest.Node{a, b} {
+		for _, x := range []*Node{a, b} {
 			if len(x.Refused) != 1 || x.Refused[0].Reason != name || x.Refused[0].Peer != c.ID {
 				t.Errorf("%s: %s reports %v, want it once", name, x.Name, x.Refused)
 			}
@@ -46,10 +45,10 @@ func TestHelloRefusesForeigners(t *testing.T) {
 // A mesh of the version before, which revives and relabels incarnations, and of
 // this one stays two meshes, and both sides say why.
 func TestTheVersionBeforeIsRefused(t *testing.T) {
-	n := gossiptest.New(odd(1, func(c *gossip.Config) { c.MinVersion, c.MaxVersion = 1, 3 }))
+	n := New(odd(1, func(c *gossip.Config) { c.MinVersion, c.MaxVersion = 1, 3 }))
 	a, b := n.Add(), n.Add()
 	n.Run(10_000)
-	for x, want := range map[*gossiptest.Node]string{a: "it speaks protocol 1 to 3, this peer 4 to 4", b: "it speaks protocol 4 to 4, this peer 1 to 3"} {
+	for x, want := range map[*Node]string{a: "it speaks protocol 1 to 3, this peer 4 to 4", b: "it speaks protocol 4 to 4, this peer 1 to 3"} {
 		if len(x.Refused) != 1 || x.Refused[0].Reason != "no common protocol version" || !strings.HasPrefix(x.Refused[0].Detail, want) {
 			t.Errorf("%s: %+v", x.Name, x.Refused)
 		}
@@ -59,7 +58,7 @@ func TestTheVersionBeforeIsRefused(t *testing.T) {
 	}
 }
 
-func connected(x, y *gossiptest.Node) bool {
+func connected(x, y *Node) bool {
 	for _, p := range x.Core.Peers() {
 		if p.ID == y.ID {
 			return p.Connected[gossip.Fast] && p.Connected[gossip.Bulk]
@@ -69,7 +68,7 @@ func connected(x, y *gossiptest.Node) bool {
 }
 
 func TestConnectionToItselfIsClosed(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 1})
+	n := New(Config{Seed: 1})
 	a := n.Add()
 	n.Connect(a, a, gossip.Fast, crdt.PeerID{})
 	n.Run(100)
@@ -79,7 +78,7 @@ func TestConnectionToItselfIsClosed(t *testing.T) {
 }
 
 func TestConnectionToAnotherPeerIsClosed(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 1})
+	n := New(Config{Seed: 1})
 	a, b, c := n.AddSilent(), n.AddSilent(), n.AddSilent()
 	n.Connect(a, b, gossip.Fast, c.ID)
 	n.Run(100)
@@ -92,7 +91,7 @@ func TestConnectionToAnotherPeerIsClosed(t *testing.T) {
 // both ends agree on which.
 func TestDuplicateConnectionsLeaveOne(t *testing.T) {
 	for seed := range uint64(20) {
-		n := gossiptest.New(gossiptest.Config{Seed: seed, JitterMs: 5})
+		n := New(Config{Seed: seed, JitterMs: 5})
 		a, b := n.AddSilent(), n.AddSilent()
 		for range 3 {
 			for _, class := range []gossip.Class{gossip.Fast, gossip.Bulk} {
@@ -112,7 +111,7 @@ func TestDuplicateConnectionsLeaveOne(t *testing.T) {
 
 // The smaller id dials; if it cannot, the other does after 3 s.
 func TestLargerIDDialsLater(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 3})
+	n := New(Config{Seed: 3})
 	a, b := n.AddSilent(), n.AddSilent()
 	if b.ID.Less(a.ID) {
 		a, b = b, a
@@ -129,7 +128,7 @@ func TestLargerIDDialsLater(t *testing.T) {
 }
 
 func TestConnectionWithoutHelloIsClosed(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 3, Mangle: func(from, _ *gossiptest.Node, data []byte) []byte {
+	n := New(Config{Seed: 3, Mangle: func(from, _ *Node, data []byte) []byte {
 		if from.Index == 1 {
 			return nil
 		}

@@ -7,13 +7,12 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // many starts k peers and waits until all see each other.
-func many(t testing.TB, k int, cfg gossiptest.Config) *gossiptest.Net {
+func many(t testing.TB, k int, cfg Config) *Net {
 	t.Helper()
-	n := gossiptest.New(cfg)
+	n := New(cfg)
 	for range k {
 		n.Add()
 	}
@@ -24,7 +23,7 @@ func many(t testing.TB, k int, cfg gossiptest.Config) *gossiptest.Net {
 }
 
 // met reports whether every live peer has both connections to every other.
-func met(n *gossiptest.Net) bool {
+func met(n *Net) bool {
 	for _, x := range n.Live() {
 		peers := x.Core.Peers()
 		if len(peers) != len(n.Live())-1 {
@@ -40,7 +39,7 @@ func met(n *gossiptest.Net) bool {
 }
 
 // spoken is what all peers sent so far.
-func spoken(n *gossiptest.Net) (sum gossip.Traffic) {
+func spoken(n *Net) (sum gossip.Traffic) {
 	for _, x := range n.Nodes() {
 		for _, k := range x.Core.Stats().Sent {
 			sum.Frames += k.Frames
@@ -51,7 +50,7 @@ func spoken(n *gossiptest.Net) (sum gossip.Traffic) {
 }
 
 // oldest is the largest view age, ms.
-func oldest(n *gossiptest.Net) (ms int64) {
+func oldest(n *Net) (ms int64) {
 	for _, x := range n.Live() {
 		for _, p := range x.Core.Peers() {
 			ms = max(ms, p.ViewAge)
@@ -64,7 +63,7 @@ func oldest(n *gossiptest.Net) (ms int64) {
 // another for silent.
 func TestLargeMeshAtRestSpeaksLikeASmallOne(t *testing.T) {
 	const k = 48
-	n := many(t, k, gossiptest.Config{Seed: 3})
+	n := many(t, k, Config{Seed: 3})
 	n.Run(5_000)
 	before := spoken(n)
 	for range 20 {
@@ -84,7 +83,7 @@ func TestLargeMeshAtRestSpeaksLikeASmallOne(t *testing.T) {
 
 // Silence beyond what a peer announced is its view age, in a large mesh too.
 func TestSilenceInALargeMeshIsSeen(t *testing.T) {
-	n := many(t, 40, gossiptest.Config{Seed: 4})
+	n := many(t, 40, Config{Seed: 4})
 	n.Run(3_000)
 	a, b := n.Nodes()[0], n.Nodes()[1]
 	age := func() int64 {
@@ -116,7 +115,7 @@ func TestSilenceInALargeMeshIsSeen(t *testing.T) {
 // Dispatches of a large mesh are packed so that a peer sends as many frames as
 // one of 16; the first one after a while goes at once.
 func TestDispatchesOfALargeMeshArePacked(t *testing.T) {
-	n := many(t, 40, gossiptest.Config{Seed: 5}) // 39 others: 3 ms
+	n := many(t, 40, Config{Seed: 5}) // 39 others: 3 ms
 	n.Run(2_000)
 	a, b := n.Nodes()[0], n.Nodes()[1]
 	id := crdt.NewStreamID("http://r", 0)
@@ -158,7 +157,7 @@ func BenchmarkManyPeers(b *testing.B) {
 }
 
 func manyPeers(b *testing.B, k int) {
-	n := gossiptest.New(gossiptest.Config{Seed: 7, JitterMs: 2})
+	n := New(Config{Seed: 7, JitterMs: 2})
 	for range k {
 		n.Add()
 	}
@@ -203,7 +202,7 @@ func manyPeers(b *testing.B, k int) {
 
 // unseen is for each other peer the age of its oldest change that x has not
 // seen, ms.
-func unseen(x *gossiptest.Node, told map[crdt.PeerID][]int32, now int32) (ages []int64) {
+func unseen(x *Node, told map[crdt.PeerID][]int32, now int32) (ages []int64) {
 	for _, l := range x.State.AllLoads(nil) {
 		if l.Peer == x.ID || len(l.Loads) == 0 {
 			continue
@@ -223,7 +222,7 @@ func unseen(x *gossiptest.Node, told map[crdt.PeerID][]int32, now int32) (ages [
 // does not grow with the peers.
 func TestVitalsGoRound(t *testing.T) {
 	for _, k := range []int{3, 32} {
-		n := many(t, k, gossiptest.Config{Seed: 5})
+		n := many(t, k, Config{Seed: 5})
 		tell := func() {
 			for _, x := range n.Live() {
 				v := crdt.Vitals{Version: uint64(n.Now()), Name: x.Name, HTTP: "127.0.0.1:8080", Build: "v0"}

@@ -8,14 +8,13 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 	"pgregory.net/rapid"
 )
 
 // mesh starts k peers and waits until all are ready.
-func mesh(t testing.TB, k int, cfg gossiptest.Config) (*gossiptest.Net, []*gossiptest.Node) {
+func mesh(t testing.TB, k int, cfg Config) (*Net, []*Node) {
 	t.Helper()
-	n := gossiptest.New(cfg)
+	n := New(cfg)
 	for range k {
 		n.Add()
 	}
@@ -25,7 +24,7 @@ func mesh(t testing.TB, k int, cfg gossiptest.Config) (*gossiptest.Net, []*gossi
 	return n, n.Nodes()
 }
 
-func allReady(n *gossiptest.Net) bool {
+func allReady(n *Net) bool {
 	for _, x := range n.Live() {
 		if !x.Ready {
 			return false
@@ -34,7 +33,7 @@ func allReady(n *gossiptest.Net) bool {
 	return true
 }
 
-func reasons(n *gossiptest.Net) (s string) {
+func reasons(n *Net) (s string) {
 	for _, x := range n.Live() {
 		s += fmt.Sprintf("%s %v %q; ", x.Name, x.Ready, x.Reason)
 	}
@@ -43,7 +42,7 @@ func reasons(n *gossiptest.Net) (s string) {
 
 // difference names the first thing in which two live peers differ; "" if all
 // contexts, sums and facts are equal.
-func difference(n *gossiptest.Net) string {
+func difference(n *Net) string {
 	live := n.Live()
 	a := live[0]
 	for _, b := range live[1:] {
@@ -66,7 +65,7 @@ func difference(n *gossiptest.Net) string {
 	return ""
 }
 
-func converge(t rapid.TB, n *gossiptest.Net, ms int64) {
+func converge(t rapid.TB, n *Net, ms int64) {
 	t.Helper()
 	if !n.RunUntil(ms, func() bool { return difference(n) == "" }) {
 		t.Fatalf("not converged after %d ms: %s", ms, difference(n))
@@ -79,7 +78,7 @@ func converge(t rapid.TB, n *gossiptest.Net, ms int64) {
 }
 
 func TestPushReachesAllWithinOneHop(t *testing.T) {
-	n, nodes := mesh(t, 4, gossiptest.Config{Seed: 1, DelayMs: 3})
+	n, nodes := mesh(t, 4, Config{Seed: 1, DelayMs: 3})
 	e := n.Engine("http://r")
 	e.Ingest(nodes[2], true, e.Emit(5)...)
 	n.Run(3)
@@ -94,7 +93,7 @@ func TestPushReachesAllWithinOneHop(t *testing.T) {
 }
 
 func TestSecondOwnerSendsOnlyWhatTheFirstDidNot(t *testing.T) {
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 1})
+	n, nodes := mesh(t, 3, Config{Seed: 1})
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	e := n.Engine("http://r")
 	e.Calm = true
@@ -118,7 +117,7 @@ func TestSecondOwnerSendsOnlyWhatTheFirstDidNot(t *testing.T) {
 func TestQuiescentMeshSendsNoSlots(t *testing.T) { // I4, property NoEcho
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.IntRange(2, 5).Draw(t, "peers")
-		n := gossiptest.New(gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed"), JitterMs: 3})
+		n := New(Config{Seed: rapid.Uint64().Draw(t, "seed"), JitterMs: 3})
 		for range k {
 			n.Add()
 		}
@@ -158,7 +157,7 @@ func TestQuiescentMeshSendsNoSlots(t *testing.T) { // I4, property NoEcho
 }
 
 // sent adds up what all peers sent of one kind.
-func sent(n *gossiptest.Net, kind string) (sum gossip.Traffic) {
+func sent(n *Net, kind string) (sum gossip.Traffic) {
 	for _, x := range n.Nodes() {
 		for _, p := range x.Core.Peers() {
 			t := p.Out.ByName()[kind]
@@ -174,7 +173,7 @@ func TestDeterminism(t *testing.T) { // I1
 		seed := rapid.Uint64().Draw(t, "seed")
 		run := func() uint64 {
 			h := fnv.New64a()
-			n := gossiptest.New(gossiptest.Config{Seed: seed, JitterMs: 4, Trace: func(at int64, x *gossiptest.Node, what string) {
+			n := New(Config{Seed: seed, JitterMs: 4, Trace: func(at int64, x *Node, what string) {
 				fmt.Fprintln(h, at, x.Name, what)
 			}})
 			chaos(n, seed, 4, 5_000)
@@ -190,7 +189,7 @@ func TestDeterminism(t *testing.T) { // I1
 // The link between a and b is broken, both are alive to all others: slots and
 // loads of a reach b through the digest round.
 func TestNonTransitiveLink(t *testing.T) {
-	n, nodes := mesh(t, 3, gossiptest.Config{Seed: 5})
+	n, nodes := mesh(t, 3, Config{Seed: 5})
 	a, b := nodes[0], nodes[1]
 	n.Cut(a, b)
 	n.Cut(b, a)
@@ -213,7 +212,7 @@ func TestNonTransitiveLink(t *testing.T) {
 func TestLoadsConvergeAndLeaveExactly(t *testing.T) { // I8, properties Cleanup and 26
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.IntRange(2, 5).Draw(t, "peers")
-		n := gossiptest.New(gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed"), JitterMs: 3})
+		n := New(Config{Seed: rapid.Uint64().Draw(t, "seed"), JitterMs: 3})
 		for range k {
 			n.Add()
 		}
@@ -267,7 +266,7 @@ func TestLoadsConvergeAndLeaveExactly(t *testing.T) { // I8, properties Cleanup 
 }
 
 func TestUrgentLoadIsThereOneMillisecondLater(t *testing.T) {
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 1, DelayMs: 2})
+	n, nodes := mesh(t, 2, Config{Seed: 1, DelayMs: 2})
 	id := crdt.NewStreamID("http://r", 0)
 	for i := range int32(50) {
 		nodes[0].State.SetLoad(id, crdt.Load{Waiting: i})
@@ -283,7 +282,7 @@ func TestUrgentLoadIsThereOneMillisecondLater(t *testing.T) {
 }
 
 func TestViewAgeFollowsSilenceAndIgnoresClocks(t *testing.T) {
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 1})
+	n, nodes := mesh(t, 2, Config{Seed: 1})
 	a, b := nodes[0], nodes[1]
 	n.Run(1_000)
 	if age := b.Core.Peers()[0].ViewAge; age > 250 {
@@ -304,7 +303,7 @@ func TestViewAgeFollowsSilenceAndIgnoresClocks(t *testing.T) {
 func TestPredictionsConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.IntRange(2, 4).Draw(t, "peers")
-		n := gossiptest.New(gossiptest.Config{Seed: rapid.Uint64().Draw(t, "seed"), JitterMs: 3})
+		n := New(Config{Seed: rapid.Uint64().Draw(t, "seed"), JitterMs: 3})
 		for range k {
 			n.Add()
 		}

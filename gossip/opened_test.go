@@ -2,22 +2,20 @@ package gossip_test
 
 import (
 	"testing"
-
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // What an owner opened without a slot, because the engine told that it is another
 // process, empties every peer at once; one that missed it learns it by digest, and
 // one that joins later too.
 func TestAnOpenedEpochEmptiesEveryPeer(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 3})
+	n := New(Config{Seed: 3})
 	a, b, c := n.Add(), n.Add(), n.Add()
 	n.Run(3_000)
 	e := n.Engine("http://r")
 	e.Calm = true
 	e.Ingest(a, true, e.Emit(20)...)
 	n.Run(1_000)
-	facts := func(x *gossiptest.Node) (epoch, count uint64) {
+	facts := func(x *Node) (epoch, count uint64) {
 		d, _ := x.State.Digest(e.Stream)
 		return d.Context.Epoch, d.Base.Count
 	}
@@ -36,7 +34,7 @@ func TestAnOpenedEpochEmptiesEveryPeer(t *testing.T) {
 	n.Run(10_000)
 	d := n.Add()
 	n.Run(10_000)
-	for _, x := range []*gossiptest.Node{c, d} {
+	for _, x := range []*Node{c, d} {
 		if epoch, count := facts(x); epoch != e.Epoch || count != 0 {
 			t.Errorf("%s shows epoch %d, %d facts", x.Name, epoch, count)
 		}

@@ -5,16 +5,15 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // Two halves that declared each other dead go on alone and, once membership
 // sees them again, come to one state; loads too.
 func TestPartitionHealsAfterBothHalvesForgot(t *testing.T) { // property 24, from here on up
 	for seed := range uint64(10) {
-		n, nodes := mesh(t, 4, gossiptest.Config{Seed: seed, State: smallRing})
+		n, nodes := mesh(t, 4, Config{Seed: seed, State: smallRing})
 		left, right := nodes[:2], nodes[2:]
-		across := func(do func(x, y *gossiptest.Node)) {
+		across := func(do func(x, y *Node)) {
 			for _, x := range left {
 				for _, y := range right {
 					do(x, y)
@@ -24,7 +23,7 @@ func TestPartitionHealsAfterBothHalvesForgot(t *testing.T) { // property 24, fro
 		}
 		across(n.Cut)
 		n.Run(3_300)
-		across(func(x, y *gossiptest.Node) { n.Post(x, gossip.MemberDown{Peer: y.ID}) })
+		across(func(x, y *Node) { n.Post(x, gossip.MemberDown{Peer: y.ID}) })
 		e, f := n.Engine("http://e"), n.Engine("http://f")
 		for i := range 30 {
 			slots := e.Emit(2)
@@ -42,7 +41,7 @@ func TestPartitionHealsAfterBothHalvesForgot(t *testing.T) { // property 24, fro
 			t.Fatalf("seed %d: the left half sees %d waiting, want its own 3", seed, got)
 		}
 		n.Heal()
-		across(func(x, y *gossiptest.Node) { n.Post(x, gossip.MemberUp{Peer: y.ID, Name: y.Name}) })
+		across(func(x, y *Node) { n.Post(x, gossip.MemberUp{Peer: y.ID, Name: y.Name}) })
 		converge(t, n, 20_000)
 		n.Run(3_000)
 		for _, x := range nodes {
@@ -58,7 +57,7 @@ func TestPartitionHealsAfterBothHalvesForgot(t *testing.T) { // property 24, fro
 // at once, whichever of both is to dial first.
 func TestWhoTurnedAPeerAwayDialsIt(t *testing.T) {
 	for seed := range uint64(20) {
-		n, nodes := mesh(t, 2, gossiptest.Config{Seed: seed})
+		n, nodes := mesh(t, 2, Config{Seed: seed})
 		a, b := nodes[0], nodes[1]
 		if b.ID.Less(a.ID) {
 			a, b = b, a
@@ -86,7 +85,7 @@ func TestWhoTurnedAPeerAwayDialsIt(t *testing.T) {
 // and sums are not.
 func TestDigestTooLargeForLoadsStillCarriesContexts(t *testing.T) { // I5
 	limits := gossip.Limits{MessageBytes: 8 << 10, FragmentBytes: 1 << 10}
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: 1, Core: gossip.Config{Limits: limits}})
+	n, nodes := mesh(t, 2, Config{Seed: 1, Core: gossip.Config{Limits: limits}})
 	for i := range 300 {
 		nodes[0].State.SetLoad(crdt.NewStreamID("http://replica", i), crdt.Load{Waiting: 1})
 	}

@@ -5,13 +5,12 @@ import (
 	"testing"
 
 	"github.com/banyan-llm/banyan/crdt"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // quiet is a mesh that has met, knows some streams and scrapes and goes on
 // without news; it returns the bytes a second and peer sends, lengths included.
 func quiet(t testing.TB, peers, streams int, seconds int64) float64 {
-	n := gossiptest.New(gossiptest.Config{Seed: 5})
+	n := New(Config{Seed: 5})
 	for range peers {
 		n.Add()
 	}

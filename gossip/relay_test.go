@@ -5,13 +5,12 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // A peer that knows x to be dead takes no register of x from one that does not
 // know it yet: digests carry the tables of all (I8, property 13).
 func TestRelayedLoadOfADeadPeerIsNotSummed(t *testing.T) {
-	n := gossiptest.New(gossiptest.Config{Seed: 1})
+	n := New(Config{Seed: 1})
 	x, y, z := n.Add(), n.Add(), n.Add()
 	n.Run(3_000)
 	id := crdt.NewStreamID("http://r", 0)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 // A connection replaced or broken at any moment of a repair costs no more than
@@ -42,7 +41,7 @@ func TestRepairGoesOnOverTheNextConnection(t *testing.T) {
 // connection of the two meanwhile, and returns how long all took, in ms, and
 // how many snapshots.
 func repairOver(t *testing.T, seed uint64, class gossip.Class, how string, bulkMs int64) (int64, int) {
-	n, nodes := mesh(t, 2, gossiptest.Config{Seed: seed, JitterMs: 40, CutMs: 5, State: smallRing})
+	n, nodes := mesh(t, 2, Config{Seed: seed, JitterMs: 40, CutMs: 5, State: smallRing})
 	a, b := nodes[0], nodes[1]
 	n.Link(a, b).BulkMs, n.Link(b, a).BulkMs = bulkMs, bulkMs
 	n.Run(3_000)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
-	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts anew")
@@ -22,14 +21,14 @@ type teller struct {
 	quiet bool
 }
 
-func (w *teller) trace(at int64, x *gossiptest.Node, what string) {
+func (w *teller) trace(at int64, x *Node, what string) {
 	for _, boring := range []string{"> ? ", " load 0 ", " ack", "observed", "gossip.LoadChanged", "connected class"} {
 		if strings.Contains(what, boring) {
 			return
 		}
 	}
 	if !w.quiet {
-		fmt.Fprintf(w, "%6d %s %s\n", at-gossiptest.Start, x.Name, what)
+		fmt.Fprintf(w, "%6d %s %s\n", at-Start, x.Name, what)
 	}
 }
 
@@ -76,7 +75,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 // quietMesh starts peers without writing it down.
-func quietMesh(t *testing.T, w *teller, k int, cfg gossiptest.Config) (*gossiptest.Net, []*gossiptest.Node) {
+func quietMesh(t *testing.T, w *teller, k int, cfg Config) (*Net, []*Node) {
 	w.quiet = true
 	cfg.Seed, cfg.Trace = 11, w.trace
 	n, nodes := mesh(t, k, cfg)
@@ -86,7 +85,7 @@ func quietMesh(t *testing.T, w *teller, k int, cfg gossiptest.Config) (*gossipte
 }
 
 func sceneHello(t *testing.T, w *teller) {
-	n := gossiptest.New(gossiptest.Config{Seed: 11, Trace: w.trace})
+	n := New(Config{Seed: 11, Trace: w.trace})
 	w.say("two peers meet; the smaller id dials")
 	n.Add()
 	n.Add()
@@ -97,7 +96,7 @@ func sceneHello(t *testing.T, w *teller) {
 func sceneRefuse(t *testing.T, w *teller) {
 	cfg := odd(1, func(c *gossip.Config) { c.Label = "another" })
 	cfg.Seed, cfg.Trace = 11, w.trace
-	n := gossiptest.New(cfg)
+	n := New(cfg)
 	w.say("b belongs to another cluster")
 	n.Add()
 	n.Add()
@@ -105,7 +104,7 @@ func sceneRefuse(t *testing.T, w *teller) {
 }
 
 func sceneLateDelta(t *testing.T, w *teller) {
-	n, nodes := quietMesh(t, w, 2, gossiptest.Config{})
+	n, nodes := quietMesh(t, w, 2, Config{})
 	e := n.Engine("http://r")
 	w.say("a ingests; the slots are pushed to b")
 	e.Ingest(nodes[0], true, e.Emit(3)...)
@@ -116,7 +115,7 @@ func sceneLateDelta(t *testing.T, w *teller) {
 }
 
 func sceneLateSnapshot(t *testing.T, w *teller) {
-	n, nodes := quietMesh(t, w, 2, gossiptest.Config{State: smallRing, CutMs: 5})
+	n, nodes := quietMesh(t, w, 2, Config{State: smallRing, CutMs: 5})
 	e := n.Engine("http://r")
 	w.quiet, e.Calm = true, true
 	for range 40 {
@@ -135,7 +134,7 @@ func sceneLateSnapshot(t *testing.T, w *teller) {
 }
 
 func sceneGap(t *testing.T, w *teller) {
-	n, nodes := quietMesh(t, w, 3, gossiptest.Config{})
+	n, nodes := quietMesh(t, w, 3, Config{})
 	e := n.Engine("http://r")
 	slots := e.Emit(5)
 	e.Ingest(nodes[0], true, slots[0])
@@ -152,7 +151,7 @@ func sceneGap(t *testing.T, w *teller) {
 }
 
 func sceneDivergence(t *testing.T, w *teller) {
-	n, nodes := quietMesh(t, w, 2, gossiptest.Config{CutMs: 5})
+	n, nodes := quietMesh(t, w, 2, Config{CutMs: 5})
 	e := n.Engine("http://r")
 	w.quiet = true
 	e.Ingest(nodes[0], true, e.Emit(6)...)
@@ -175,7 +174,7 @@ func sceneDivergence(t *testing.T, w *teller) {
 }
 
 func sceneSecondOwner(t *testing.T, w *teller) {
-	n, nodes := quietMesh(t, w, 3, gossiptest.Config{})
+	n, nodes := quietMesh(t, w, 3, Config{})
 	e := n.Engine("http://r")
 	slots := e.Emit(3)
 	w.say("both owners ingest; the first misses the last slot")
@@ -185,7 +184,7 @@ func sceneSecondOwner(t *testing.T, w *teller) {
 }
 
 func sceneBrokenLink(t *testing.T, w *teller) {
-	n, nodes := quietMesh(t, w, 3, gossiptest.Config{})
+	n, nodes := quietMesh(t, w, 3, Config{})
 	w.say("a and b cannot hear each other, c hears both")
 	n.Cut(nodes[0], nodes[1])
 	n.Cut(nodes[1], nodes[0])
@@ -195,7 +194,7 @@ func sceneBrokenLink(t *testing.T, w *teller) {
 }
 
 func sceneResend(t *testing.T, w *teller) {
-	n, nodes := quietMesh(t, w, 2, gossiptest.Config{})
+	n, nodes := quietMesh(t, w, 2, Config{})
 	e := n.Engine("http://r")
 	w.quiet = true
 	n.Run(2_500)
@@ -208,8 +207,8 @@ func sceneResend(t *testing.T, w *teller) {
 
 // behind makes a know 40 slots of a stream that b has never heard of and that
 // only a snapshot brings, one frame at a time and late.
-func behind(t *testing.T, w *teller) (n *gossiptest.Net, a, b *gossiptest.Node) {
-	n, nodes := quietMesh(t, w, 2, gossiptest.Config{State: smallRing, CutMs: 5, Core: gossip.Config{Limits: gossip.Limits{SnapshotBytes: 1}}})
+func behind(t *testing.T, w *teller) (n *Net, a, b *Node) {
+	n, nodes := quietMesh(t, w, 2, Config{State: smallRing, CutMs: 5, Core: gossip.Config{Limits: gossip.Limits{SnapshotBytes: 1}}})
 	a, b = nodes[0], nodes[1]
 	w.quiet = true
 	n.Run(2_500)
@@ -255,7 +254,7 @@ func sceneSnapshotAnew(t *testing.T, w *teller) {
 }
 
 func sceneKeys(t *testing.T, w *teller) {
-	n, nodes := quietMesh(t, w, 2, gossiptest.Config{})
+	n, nodes := quietMesh(t, w, 2, Config{})
 	a, b := nodes[0], nodes[1]
 	e := n.Engine("http://r")
 	w.quiet = true

@@ -44,7 +44,7 @@ type FaultReport struct {
 	Batches     int            `json:"batches"`
 	Faults      int            `json:"faults"`
 	Injected    map[string]int `json:"injected"` // faults that came about, by verb
-	Reached     map[string]int `json:"reached"`  // what they brought about, see Corners
+	Reached     map[string]int `json:"reached"`  // what they brought about, see faults_corners.go
 	Checks      int            `json:"checks"`   // states held against the oracle
 	Snapshots   uint64         `json:"snapshots"`
 	Lost        int            `json:"lost_batches"` // declared lost and not healed, at the end
@@ -150,7 +150,7 @@ type faultRun struct {
 	checks     map[string]int // by property
 	broken     map[string]int
 	injected   map[string]int // faults, by verb
-	corners    map[string]int // see Corners
+	corners    map[string]int // see faults_corners.go
 	healed     bool           // the faulty time is over
 	view       realindex.View
 	log        faultTrace

@@ -9,17 +9,7 @@ import (
 	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
 
-// Corners is the closed list of what schedules are there to bring about, besides
-// what their verbs say. FaultReport.Reached counts them.
-func Corners() []string {
-	return []string{
-		"a start before the one before", "half-heard, and a ring rolled over", "salts", "pages of several blocks",
-		"equal handles across a restart", "three restarts in a minute", "a quarantine", "clears", "departed and forgotten",
-		"a joiner after a departure", "slow reader", "torn connection", "one process under two URLs", "disk", "keys rotated in a cut", "listed more than once",
-	}
-}
-
-// reached counts a corner.
+// reached counts a corner in FaultReport.Reached.
 func (r *faultRun) reached(corner string) { r.corners[corner]++ }
 
 // habitNames is what an engine can become.

@@ -7,7 +7,7 @@ import (
 )
 
 // RandomFaults draws a schedule over d for a mesh of peers and replicas: one
-// to three a second, of every kind, and some of Corners.
+// to three a second, of every kind, and some of faults_corners.go.
 func RandomFaults(seed uint64, peers, replicas int, d time.Duration) []Fault {
 	g := &faultDraw{rng: rand.New(rand.NewPCG(seed, 0xfa017)), peers: peers, replicas: replicas, span: d}
 	var out []Fault

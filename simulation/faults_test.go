@@ -170,7 +170,7 @@ func TestRandomFaultsReachEveryCorner(t *testing.T) {
 			reached[corner] += n
 		}
 	}
-	for _, corner := range Corners() {
+	for _, corner := range corners {
 		t.Logf("%7d %s", reached[corner], corner)
 		if reached[corner] == 0 && *faultSeeds >= 10 {
 			t.Errorf("%q never came about", corner)
@@ -180,6 +180,14 @@ func TestRandomFaultsReachEveryCorner(t *testing.T) {
 	if len(reached) > 0 {
 		t.Errorf("not on the list: %v", reached)
 	}
+}
+
+// corners is the closed list of what schedules are there to bring about, besides
+// what their verbs say. FaultReport.Reached counts them.
+var corners = []string{
+	"a start before the one before", "half-heard, and a ring rolled over", "salts", "pages of several blocks",
+	"equal handles across a restart", "three restarts in a minute", "a quarantine", "clears", "departed and forgotten",
+	"a joiner after a departure", "slow reader", "torn connection", "one process under two URLs", "disk", "keys rotated in a cut", "listed more than once",
 }
 
 // TestFreshSchedules plays many schedules and keeps none: a line every 500, and

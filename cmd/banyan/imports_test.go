@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"radix":                  {},
 	"radix/workload":         {"radix"},
 	"gossip":                 {"crdt"},
-	"gossip/gossiptest":      {"gossip", "crdt", "crdt/crdttest"},
+	"gossip/gossiptest":      {"crdt", "crdt/crdttest"},
 	"gossip/mesh":            {"gossip", "crdt"},
 	"router/index":           {"crdt", "radix"},
 	"router/policy":          {"radix"},

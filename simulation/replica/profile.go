@@ -130,9 +130,6 @@ func ProfileByName(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("unknown profile %q (have %v)", name, slices.Sorted(maps.Keys(all)))
 }
 
-// ProfileNames lists the profiles, sorted.
-func ProfileNames() []string { return slices.Sorted(maps.Keys(profiles())) }
-
 // profiles joins our own profiles with the complete sets of timing.json.
 func profiles() map[string]Profile {
 	all := make(map[string]Profile)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/banyan-llm/banyan/router/kvevents"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
@@ -120,10 +121,11 @@ func (p *publisher) since(seq uint64) []batch {
 
 // replay answers [delimiter, start]; anything else is never answered.
 func (p *publisher) replay(r *zmtp.Request) {
-	if len(r.Frames) != 2 || len(r.Frames[0]) != 0 || len(r.Frames[1]) != 8 {
+	from, err := kvevents.ParseReplayRequest(r.Frames)
+	if err != nil {
 		return
 	}
-	for _, b := range p.since(binary.BigEndian.Uint64(r.Frames[1])) {
+	for _, b := range p.since(from) {
 		if p.reply(r, p.topic, b.seq, b.payload) != nil {
 			return
 		}

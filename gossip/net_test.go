@@ -1,4 +1,4 @@
-package gossiptest
+package gossip_test
 
 import (
 	"container/heap"
@@ -8,7 +8,14 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/gossip/gossiptest"
 )
+
+// The network of these tests drives real cores with a virtual clock: delays,
+// bandwidth, cuts in one or both directions, broken connections, dead peers.
+// The frames of one connection arrive in order and unchanged or not at all;
+// between connections there is no order. All randomness comes from Config.Seed,
+// so one seed gives one transcript.
 
 // Config describes a network. The zero value is a fast and faultless one.
 type Config struct {
@@ -18,7 +25,7 @@ type Config struct {
 	DetectMs int64 // from a peer's death to MemberDown at the others; default 2,000
 	CutMs    int64 // time a snapshot takes to cut, and again to join
 	Core     gossip.Config
-	State    StateConfig
+	State    gossiptest.StateConfig
 	// Tweak, if not nil, may change one node's configuration.
 	Tweak func(i int, cfg *gossip.Config)
 	// Trace, if not nil, is called for every event and effect.
@@ -57,7 +64,7 @@ type Node struct {
 	Name  string
 	ID    crdt.PeerID
 	Core  *gossip.Core
-	State *State
+	State *gossiptest.State
 	Alive bool
 	Fails int // SnapshotJoined errors still to be returned
 
@@ -140,7 +147,7 @@ func (n *Net) AddSilent() *Node {
 	x := &Node{Index: i, Name: string(rune('a' + i%26)), Alive: true, net: n, pipes: make(map[gossip.Conn]*end)}
 	binary.BigEndian.PutUint64(x.ID[:], n.rng.Uint64())
 	x.ID[15] = byte(i)
-	x.State = NewState(x.ID, n.cfg.State)
+	x.State = gossiptest.NewState(x.ID, n.cfg.State)
 	cfg := n.cfg.Core
 	cfg.Self, cfg.Name, cfg.State = x.ID, x.Name, x.State
 	cfg.Rand = rand.New(rand.NewPCG(n.cfg.Seed, uint64(i)+2))
