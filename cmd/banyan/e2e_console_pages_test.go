@@ -132,7 +132,7 @@ func diverge(s *console.Status) {
 		console.Problem{Text: "gpu03 is down: connection refused", Help: "Requests go to the others; see deploy/README.md#replica-down"},
 		console.Problem{Text: "Events of gpu06 are ignored: its numbering restarts again and again; two processes behind one URL look like that", Help: "Its cache is only guessed until that is repaired"},
 		console.Problem{Text: "Peer router-d failed", Help: "Other peers follow its event streams now. Restart it or start another at its address; if it is gone for good, it is forgotten an hour after it failed"},
-		console.Problem{Text: "The view of peer router-c is 2210 ms old", Help: "Look at its CPU, the link, and the clocks"},
+		console.Problem{Text: "The view of peer router-c is 2210 ms old", Help: "It is dead, or short of CPU, or the link or a clock is wrong: a dead peer is called failed within half a minute"},
 		console.Problem{Text: "2 streams differ between peers at equal contexts", Help: "It heals by snapshot; keep both digests and report a bug"},
 	)
 }

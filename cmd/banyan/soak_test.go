@@ -96,7 +96,7 @@ func TestSoak(t *testing.T) {
 	if late.resident > 2*early.resident+64e6 {
 		t.Errorf("resident memory grew from %.1f to %.1f MB", early.resident/1e6, late.resident/1e6)
 	}
-	if late.heap > 2*early.heap+32e6 {
+	if late.heap > 2*early.heap+32e6 { // the tokens kept of prompts fill their 32 MiB slowly
 		t.Errorf("the heap grew from %.1f to %.1f MB", early.heap/1e6, late.heap/1e6)
 	}
 	for _, p := range s.peers {
