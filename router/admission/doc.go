@@ -13,6 +13,11 @@
 // kept per tenant and not per request, hence a waiter that leaves costs its
 // tenant nothing.
 //
+// A turn goes before the tenant's own new conversations because what it needs
+// is cached now and may not be later: while a new one takes its place its prefix
+// is pushed out, and must be computed again. A tenant that calls all of its
+// requests turns gains nothing over other tenants.
+//
 // Invariants, each held by a test of the same number:
 //
 //	A1  At most Limit wait, and at most TenantLimit of one tenant.
@@ -20,7 +25,9 @@
 //	    for more than the other by more than the cost of one request of each.
 //	A3  While a better class waits, at most one in reliefEvery goes to
 //	    another; and so many do, so that no class starves.
-//	A4  Within a tenant and class it is first come, first served.
+//	A4  Within a tenant and class turns of conversations that go on come before
+//	    new ones but for one turn in reliefEvery, when whoever came first goes;
+//	    among themselves it is first come, first served.
 //	A5  Every waiter leaves exactly once: let in, removed, displaced or
 //	    expired. Nobody is let in after its deadline.
 //	A6  What is remembered of tenants that do not wait is bounded.

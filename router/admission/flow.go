@@ -1,37 +1,74 @@
 package admission
 
-// flow is one tenant's waiters of one class, in the order they came.
+// flow is one tenant's waiters of one class: turns of conversations that go on
+// before new ones, each in the order they came.
 type flow struct {
-	tenant      string
-	start       float64 // start tag of the first, in tokens of virtual time
-	first, last *Waiter
-	waiting     int
-	at          int // in the heap, while somebody waits
+	tenant     string
+	start      float64 // start tag of the first, in tokens of virtual time
+	turns, new line
+	waiting    int
+	at         int // in the heap, while somebody waits
+}
+
+// line is waiters in the order they came.
+type line struct{ first, last *Waiter }
+
+func (f *flow) line(w *Waiter) *line {
+	if w.Turn {
+		return &f.turns
+	}
+	return &f.new
+}
+
+// first is who goes next. Not of an empty flow.
+func (f *flow) first() *Waiter {
+	if f.turns.first != nil {
+		return f.turns.first
+	}
+	return f.new.first
+}
+
+// oldest is who came first. Not of an empty flow.
+func (f *flow) oldest() *Waiter {
+	if t, n := f.turns.first, f.new.first; t == nil || n != nil && n.order < t.order {
+		return n
+	}
+	return f.turns.first
+}
+
+// last is who makes way for others. Not of an empty flow.
+func (f *flow) last() *Waiter {
+	if f.new.last != nil {
+		return f.new.last
+	}
+	return f.turns.last
 }
 
 func (f *flow) push(w *Waiter, front bool) {
 	w.flow = f
 	f.waiting++
+	l := f.line(w)
 	switch {
-	case f.first == nil:
-		f.first, f.last = w, w
+	case l.first == nil:
+		l.first, l.last = w, w
 	case front:
-		w.next, f.first.before, f.first = f.first, w, w
+		w.next, l.first.before, l.first = l.first, w, w
 	default:
-		w.before, f.last.next, f.last = f.last, w, w
+		w.before, l.last.next, l.last = l.last, w, w
 	}
 }
 
 func (f *flow) remove(w *Waiter) {
+	l := f.line(w)
 	if w.before != nil {
 		w.before.next = w.next
 	} else {
-		f.first = w.next
+		l.first = w.next
 	}
 	if w.next != nil {
 		w.next.before = w.before
 	} else {
-		f.last = w.before
+		l.last = w.before
 	}
 	w.flow, w.before, w.next = nil, nil, nil
 	f.waiting--
@@ -45,7 +82,7 @@ func (h flowHeap) Less(i, j int) bool {
 	if h[i].start != h[j].start {
 		return h[i].start < h[j].start
 	}
-	return h[i].first.order < h[j].first.order
+	return h[i].oldest().order < h[j].oldest().order
 }
 func (h flowHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i]; h[i].at, h[j].at = i, j }
 func (h *flowHeap) Push(x any) {

@@ -16,6 +16,7 @@ type Config struct {
 type Request struct {
 	Tenant   string
 	Class    int       // 0 goes first; clamped
+	Turn     bool      // it goes on with a conversation: before the tenant's new ones
 	Cost     float64   // in tokens, about; less than 1 counts as 1
 	Deadline time.Time // it is worthless afterwards
 	// Early refuses it at once if it is not expected to be let in by then.
@@ -30,7 +31,7 @@ type Waiter struct {
 
 	order        uint64
 	flow         *flow
-	before, next *Waiter // in flow
+	before, next *Waiter // in its line of the flow
 }
 
 // Waiting reports whether the waiter is in its queue.
@@ -143,14 +144,14 @@ func (q *Queue) victim(r *Request) *Waiter {
 		}
 		biggest := c.biggest()
 		if i > r.Class {
-			return biggest.last
+			return biggest.last()
 		}
 		own := 0
 		if f := c.flows[r.Tenant]; f != nil {
 			own = f.waiting
 		}
 		if biggest.waiting > own+1 {
-			return biggest.last
+			return biggest.last()
 		}
 		return nil
 	}
@@ -176,7 +177,7 @@ func (q *Queue) Pop(now time.Time) *Waiter {
 }
 
 // next is who goes next: of the best class, or now and then of that among the
-// others where somebody waits longest. A3
+// others where somebody waits longest, whoever came first there. A3, A4
 func (q *Queue) next() *Waiter {
 	var best *class
 	for i := range q.classes {
@@ -185,10 +186,13 @@ func (q *Queue) next() *Waiter {
 			break
 		}
 	}
-	if (q.pops+1)%reliefEvery == 0 && best.waiting < q.waiting {
+	if (q.pops+1)%reliefEvery > 0 {
+		return best.heap[0].first()
+	}
+	if best.waiting < q.waiting {
 		best = q.longest(best)
 	}
-	return best.heap[0].first
+	return best.heap[0].oldest()
 }
 
 // longest is the class whose first waiter came first, but for one.
@@ -215,7 +219,7 @@ func (q *Queue) Remove(w *Waiter) {
 	}
 }
 
-// Return puts back at its tenant's front a waiter that Pop gave and that found
+// Return puts back at the front of its line a waiter that Pop gave and that found
 // no room after all. The bounds do not hold it up.
 func (q *Queue) Return(w *Waiter) {
 	if w.flow != nil {
@@ -340,8 +344,8 @@ func (c *class) forget() {
 // first is who came first; nil if nobody waits.
 func (c *class) first() (first *Waiter) {
 	for _, f := range c.heap {
-		if first == nil || f.first.order < first.order {
-			first = f.first
+		if w := f.oldest(); first == nil || w.order < first.order {
+			first = w
 		}
 	}
 	return first
@@ -350,7 +354,7 @@ func (c *class) first() (first *Waiter) {
 func (c *class) biggest() *flow {
 	biggest := c.heap[0]
 	for _, f := range c.heap[1:] {
-		if f.waiting > biggest.waiting || f.waiting == biggest.waiting && f.last.order > biggest.last.order {
+		if f.waiting > biggest.waiting || f.waiting == biggest.waiting && f.last().order > biggest.last().order {
 			biggest = f
 		}
 	}

@@ -49,6 +49,7 @@ func (m *model) push(t *rapid.T) {
 	r := Request{
 		Tenant: rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "tenant"),
 		Class:  rapid.IntRange(-1, m.cfg.Classes).Draw(t, "class"), Cost: float64(rapid.IntRange(0, 50).Draw(t, "cost")),
+		Turn: rapid.Bool().Draw(t, "turn"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "hurry") == 0 {
 		r.Deadline = m.now.Add(time.Duration(rapid.IntRange(1, 2000).Draw(t, "within")) * time.Millisecond)
@@ -107,8 +108,11 @@ func (m *model) pop(*rapid.T) {
 		switch {
 		case x.Class < w.Class && !relief:
 			m.t.Fatal("A3: a better class waits")
-		case x.Class == w.Class && x.Tenant == w.Tenant && x.order < w.order:
+		case x.Class != w.Class || x.Tenant != w.Tenant:
+		case x.order < w.order && (x.Turn == w.Turn || relief):
 			m.t.Fatal("A4: overtaken by its own tenant")
+		case x.Turn && !w.Turn && !relief:
+			m.t.Fatal("A4: a new conversation before a turn of one")
 		}
 	}
 	m.drop(w, "let in")
@@ -335,5 +339,19 @@ func BenchmarkPushPop(b *testing.B) {
 		q.Push(begin, Request{Tenant: names[i%64], Class: i % 3, Cost: float64(i%100 + 1)})
 		q.Pop(begin)
 		i++
+	}
+}
+
+// Who makes way in a full queue is a new conversation, if one waits.
+func TestAFullQueueKeepsTurns(t *testing.T) {
+	q := New(Config{Limit: 3})
+	q.Push(begin, Request{Tenant: "a"})
+	turn, _, _ := q.Push(begin, Request{Tenant: "a", Turn: true})
+	q.Push(begin, Request{Tenant: "a"})
+	if _, displaced, why := q.Push(begin, Request{Tenant: "b"}); why != Accepted || displaced == nil || displaced.Turn {
+		t.Errorf("%+v, %s", displaced, why)
+	}
+	if w := q.Pop(begin); w != turn {
+		t.Errorf("%+v goes first", w)
 	}
 }

@@ -55,7 +55,7 @@ func (x *exchange) ask() {
 	call, limits := x.call, x.limits
 	x.turn.pool = call.Body.Model
 	ask := &x.turn.ask
-	*ask = admission.Request{Tenant: call.Client, Class: x.class(), Cost: x.cost(), Deadline: call.Start.Add(limits.QueueTimeout)}
+	*ask = admission.Request{Tenant: call.Client, Class: x.class(), Turn: call.Body.Continues(), Cost: x.cost(), Deadline: call.Start.Add(limits.QueueTimeout)}
 	if ask.Tenant == "" {
 		ask.Tenant = call.Tenant
 	}

@@ -277,7 +277,11 @@ func newCrowd(t *testing.T, change func(*Config)) *crowd {
 func (c *crowd) send(wg *sync.WaitGroup, user string, header http.Header, waiting int64) {
 	c.t.Helper()
 	wg.Go(func() {
-		body := fmt.Sprintf(`{"model":"m","messages":[],"user":%q,"max_tokens":10}`, user)
+		messages := `{"role":"user","content":"a"}`
+		if strings.HasPrefix(user, "turn") {
+			messages += `,{"role":"assistant","content":"b"}`
+		}
+		body := fmt.Sprintf(`{"model":"m","messages":[%s],"user":%q,"max_tokens":10}`, messages, user)
 		if a := c.do(http.MethodPost, "/v1/chat/completions", body, header); a.status != 200 {
 			c.t.Errorf("%s: %d %s", user, a.status, a.body)
 		}
@@ -301,6 +305,28 @@ func (c *crowd) reached() string {
 }
 
 // TestWaitersGoByClassAndTenant: the whole way from headers to the replica.
+// A turn of a conversation goes before the tenant's new ones, and before nobody
+// else's.
+func TestTurnsGoBeforeNewConversations(t *testing.T) {
+	c := newCrowd(t, func(cfg *Config) { cfg.TenantHeader = "X-Tenant" })
+	from := func(tenant string) http.Header { return http.Header{"X-Tenant": {tenant}} }
+	var wg sync.WaitGroup
+	c.send(&wg, "first", from("a"), 0)
+	c.reached()
+	for i, user := range []string{"new", "turn 1", "turn 2"} {
+		c.send(&wg, user, from("a"), int64(i+1))
+	}
+	c.send(&wg, "b", from("b"), 4)
+	for _, want := range []string{"turn 1", "b", "turn 2", "new"} {
+		c.next <- struct{}{}
+		if got := c.reached(); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+	c.next <- struct{}{}
+	wg.Wait()
+}
+
 func TestWaitersGoByClassAndTenant(t *testing.T) {
 	c := newCrowd(t, func(cfg *Config) {
 		cfg.TenantHeader, cfg.Admission.Header, cfg.Admission.Default = "X-Tenant", "X-Priority", 1
