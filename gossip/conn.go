@@ -42,7 +42,6 @@ type conn struct {
 type sentFrame struct {
 	number   uint64
 	bytes    int
-	kind     kind
 	parts    []sentPart
 	snapshot bool
 }

@@ -42,7 +42,7 @@ func (c *base) sendAs(cn *conn, k, as kind, body []byte, held sentFrame) {
 func (c *base) sendFrame(cn *conn, k, as kind, body []byte, held sentFrame) {
 	cn.sent++
 	data := encodeFrame(cn.version, k, cn.sent, body)
-	held.number, held.bytes, held.kind = cn.sent, len(data), as
+	held.number, held.bytes = cn.sent, len(data)
 	if len(cn.inflight) == 0 {
 		cn.movedAt = c.now
 	}

@@ -26,7 +26,7 @@ func stored(seq uint64) radix.Update {
 func gone(radix.Fact) radix.Meta { return 0 }
 
 func newTree(holders int) *radix.Tree {
-	t := radix.NewTree(radix.TreeConfig{Seed: 42})
+	t := radix.NewTree()
 	for range holders {
 		t.AddHolder()
 	}

@@ -9,7 +9,7 @@ import (
 // TestCoveringFindsThePageOfABlock asks for blocks in the middle of pages, of
 // strangers, and for one that two pages cover.
 func TestCoveringFindsThePageOfABlock(t *testing.T) {
-	tree := radix.NewTree(radix.TreeConfig{Seed: 1})
+	tree := radix.NewTree()
 	defer tree.Close()
 	h, other := tree.AddHolder(), tree.AddHolder()
 	meta := func(m radix.Meta) radix.Update { return func(radix.Fact) radix.Meta { return m } }

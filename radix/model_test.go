@@ -325,7 +325,7 @@ func (w *twins) checkRun(h Holder, r Run, seen map[uint64]bool) {
 
 func newTwins(t *testing.T, seed uint64, holders, steps int) *twins {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	w := &twins{t: t, rng: rng, tree: NewTree(TreeConfig{Seed: seed}), model: model{}, moves: seed%2 == 1}
+	w := &twins{t: t, rng: rng, tree: newTree(seed), model: model{}, moves: seed%2 == 1}
 	w.world = newWorld(rng, 3+rng.IntN(12))
 	w.reader = w.tree.NewReader()
 	for range holders {

@@ -7,7 +7,7 @@ import (
 
 // Page must stay whatever the layout: router/index undoes slots with it.
 func TestPageReturnsAllKeysOfAFact(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	h := tree.AddHolder()
 	tree.Store(h, 7, 2, []Key{1, 2, 3, 4}, []uint64{10, 20}, func(Fact) Meta { return 5 })

@@ -28,7 +28,7 @@ func share(tree *Tree) []Key {
 }
 
 func TestTopRanksByHoldersTimesBlocks(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	prefix := share(tree)
 	top := tree.Top(3)
@@ -93,7 +93,7 @@ func TestTopRanksByHoldersTimesBlocks(t *testing.T) {
 }
 
 func TestRunsJoinLinesOfOneChain(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	share(tree)
 	var lengths []int

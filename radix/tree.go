@@ -6,13 +6,6 @@ import (
 	"sync/atomic"
 )
 
-// TreeConfig sizes a Tree. The zero value is a good default.
-type TreeConfig struct {
-	// Seed keys the hash tables; a random value keeps strangers from aiming at
-	// one bucket. Answers do not depend on it.
-	Seed uint64
-}
-
 // MaxPerPage is the largest number of grid blocks a page may have.
 const MaxPerPage = 16
 
@@ -62,8 +55,11 @@ type Tree struct {
 const batch = 32
 
 // NewTree returns an empty tree. It holds at most 2^29 blocks and 2^29 facts.
-func NewTree(cfg TreeConfig) *Tree {
-	t := &Tree{seed: cfg.Seed ^ 0x5851F42D4C957F2D, spills: make([]spilled, 1), covers: map[uint64]cover{}}
+func NewTree() *Tree { return newTree(0) }
+
+// newTree keys the hash tables; answers do not depend on it.
+func newTree(seed uint64) *Tree {
+	t := &Tree{seed: seed ^ 0x5851F42D4C957F2D, spills: make([]spilled, 1), covers: map[uint64]cover{}}
 	t.epochs.now.Store(1)
 	t.blocks.mem = &t.mem
 	t.keys = newTable(&t.blocks)

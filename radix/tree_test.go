@@ -12,7 +12,7 @@ func ExampleTree() {
 	prompt := make([]uint32, 48)
 	keys := hasher.AppendKeys(nil, hasher.Root("tokens", "", ""), 16, prompt)
 
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	h := tree.AddHolder()
 	tree.Store(h, 0, 1, keys[:2], []uint64{11, 12}, func(f Fact) Meta { return f.Meta + 1 })
@@ -26,7 +26,7 @@ func ExampleTree() {
 }
 
 func TestRemoveRepeatedHandleUpdatesTwice(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	h := tree.AddHolder()
 	tree.Store(h, 0, 1, []Key{1, 2}, []uint64{10, 20}, func(Fact) Meta { return 2 })
@@ -42,7 +42,7 @@ func TestRemoveRepeatedHandleUpdatesTwice(t *testing.T) {
 // them.
 func TestMatchDuringWrites(t *testing.T) {
 	const readers, rounds = 3, 400
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	chain := func(seed, n int) (keys []Key) {
 		for i := range n {
@@ -107,7 +107,7 @@ func TestMatchDuringWrites(t *testing.T) {
 }
 
 func TestMatchDoesNotAllocate(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	h := tree.AddHolder()
 	keys := []Key{1, 2, 3}
@@ -121,7 +121,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 }
 
 func TestManyReadersAtOnceNeverWait(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	var slots []*slot
 	for range 3*slotsPerBlock + 1 {
@@ -143,7 +143,7 @@ func TestManyReadersAtOnceNeverWait(t *testing.T) {
 // TestTurnoverReusesMemory replaces all chains again and again: neither lines
 // nor fact lines nor retired records may pile up.
 func TestTurnoverReusesMemory(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	h := tree.AddHolder()
 	hasher := NewHasher(nil)
@@ -190,7 +190,7 @@ func TestTurnoverReusesMemory(t *testing.T) {
 // TestAStaleRunEnd stores a run, removes it, lets other chains take its lines,
 // and stores what follows the run: it must not be put behind a stranger.
 func TestAStaleRunEnd(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	h := tree.AddHolder()
 	one := func(Fact) Meta { return 1 }
@@ -215,7 +215,7 @@ func TestAStaleRunEnd(t *testing.T) {
 
 // TestColumnsAddUp holds the columns against the facts they are made of.
 func TestColumnsAddUp(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	defer tree.Close()
 	h := tree.AddHolder()
 	before := map[string]int64{}
@@ -241,7 +241,7 @@ func TestColumnsAddUp(t *testing.T) {
 // TestHoldersGoBack frees the highest holders: a match looks no further than the
 // highest one in use, and the lowest free one is used first.
 func TestHoldersGoBack(t *testing.T) {
-	tree := NewTree(TreeConfig{})
+	tree := NewTree()
 	const many = 30_000
 	for range many {
 		tree.AddHolder()

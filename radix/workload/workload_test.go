@@ -29,7 +29,7 @@ func TestSizesAreThePublishedOnes(t *testing.T) {
 func TestDepthsAreTheTruth(t *testing.T) {
 	h := radix.NewHasher(nil)
 	for _, x := range []*Index{B(h, 400), B1(h, 400)} {
-		tree := radix.NewTree(radix.TreeConfig{})
+		tree := radix.NewTree()
 		for range Holders {
 			tree.AddHolder()
 		}

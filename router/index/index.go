@@ -56,7 +56,7 @@ func New(cfg Config) *Index {
 		cfg.Grid = 16
 	}
 	x := &Index{
-		hasher: cfg.Hasher, grid: cfg.Grid, tree: radix.NewTree(radix.TreeConfig{}), guesses: radix.NewTree(radix.TreeConfig{}),
+		hasher: cfg.Hasher, grid: cfg.Grid, tree: radix.NewTree(), guesses: radix.NewTree(),
 		ring: crdt.NewRing(cfg.RingBytes), streams: map[crdt.StreamID]*crdt.Stream{}, refs: map[crdt.StreamID]*Ref{}, hold: foldFacts,
 	}
 	x.bound = bounds{facts: cfg.Facts, memory: cfg.Memory, full: map[crdt.StreamID]Full{}, givenUp: map[Bound]uint64{}}

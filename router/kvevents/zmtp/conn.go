@@ -29,7 +29,7 @@ type conn struct {
 func newConn(nc net.Conn, socketType string, opt Options) (*conn, error) {
 	c := &conn{nc: nc, opt: opt, dec: decoder{
 		r:        bufio.NewReaderSize(nc, readBufferBytes),
-		maxBytes: opt.MaxBytes, maxParts: opt.MaxParts,
+		maxBytes: opt.MaxBytes,
 	}}
 	if err := nc.SetDeadline(time.Now().Add(opt.HandshakeTimeout)); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (c *conn) pong(body []byte) error {
 func (c *conn) send(b []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	_ = c.nc.SetWriteDeadline(time.Now().Add(c.opt.SendTimeout))
+	_ = c.nc.SetWriteDeadline(time.Now().Add(sendTimeout))
 	_, err := c.nc.Write(b)
 	return err
 }

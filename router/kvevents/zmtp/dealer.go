@@ -39,7 +39,7 @@ func DialDealer(ctx context.Context, addr string, opt Options) (*Dealer, error) 
 	return &Dealer{conn: c}, nil
 }
 
-// Send writes one message, blocking at most Options.SendTimeout. An empty
+// Send writes one message, blocking at most sendTimeout. An empty
 // delimiter, where the peer expects one, is the caller's to send.
 func (d *Dealer) Send(frames ...[]byte) error {
 	if err := d.conn.send(appendMessage(make([]byte, 0, messageSize(frames)), frames)); err != nil {

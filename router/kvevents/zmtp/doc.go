@@ -10,7 +10,7 @@
 // Invariants:
 //
 //	I1 no length from the wire is allocated before it was compared with
-//	   Options.MaxBytes and MaxParts; memory grows with bytes received, not
+//	   Options.MaxBytes and maxParts; memory grows with bytes received, not
 //	   with bytes claimed
 //	I2 Pub.Send never blocks; what a subscriber's queue cannot take is dropped
 //	   and counted

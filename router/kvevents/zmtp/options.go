@@ -11,20 +11,19 @@ const (
 	retainedBytes      = 256 << 10 // receive scratch kept between messages
 	maxWriteBatch      = 64        // messages in one vectored write
 	maxIdentityBytes   = 255
+	maxParts           = 8               // frames in one message
+	queueBytes         = 64 << 20        // of messages waiting, beside Options.Queue; one always fits
+	sendTimeout        = 5 * time.Second // one blocking send (Reply, Dealer.Send)
 	maxPingContextSize = 16
 )
 
 // Options tunes a socket. The zero value means the defaults.
 type Options struct {
 	MaxBytes int // one message, all frames together; default 16 MiB
-	MaxParts int // frames in one message; default 8
 	MaxConns int // connections a listening socket holds at once; default 4096
-
-	Queue      int // messages waiting per subscriber (Pub) or for Recv (Sub); default 10,000
-	QueueBytes int // their bytes; default 64 MiB; one message always fits
+	Queue    int // messages waiting per subscriber (Pub) or for Recv (Sub); default 10,000
 
 	HandshakeTimeout time.Duration // dial, greeting and READY together; default 5 s
-	SendTimeout      time.Duration // one blocking send (Reply, Dealer.Send); default 5 s
 	MinBackoff       time.Duration // first wait before dialing again; default 100 ms
 	MaxBackoff       time.Duration // last wait before dialing again; default 5 s
 
@@ -38,12 +37,9 @@ type Options struct {
 // withDefaults fills what is unset or senseless.
 func (o Options) withDefaults() Options {
 	positive(&o.MaxBytes, 16<<20)
-	positive(&o.MaxParts, 8)
 	positive(&o.MaxConns, 4096)
 	positive(&o.Queue, 10_000)
-	positive(&o.QueueBytes, 64<<20)
 	positive(&o.HandshakeTimeout, 5*time.Second)
-	positive(&o.SendTimeout, 5*time.Second)
 	positive(&o.MinBackoff, 100*time.Millisecond)
 	positive(&o.MaxBackoff, 5*time.Second)
 	o.MaxBackoff = max(o.MaxBackoff, o.MinBackoff)

@@ -103,7 +103,7 @@ func (p *Pub) Stats() PubStats {
 func (p *Pub) serve(ctx context.Context, c *conn, _ uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &subscriber{prefixes: make(map[string]int), queue: newQueue[[]byte](p.opt.Queue, p.opt.QueueBytes)}
+	s := &subscriber{prefixes: make(map[string]int), queue: newQueue[[]byte](p.opt.Queue, queueBytes)}
 	p.pmu.Lock()
 	p.subs[s] = struct{}{}
 	p.pmu.Unlock()

@@ -33,7 +33,7 @@ func ListenRouter(addr string, opt Options, handle func(*Request)) (*Router, err
 }
 
 // Reply sends one message to the peer that asked. It blocks until the peer's
-// window takes it, at most Options.SendTimeout; after an error the connection
+// window takes it, at most sendTimeout; after an error the connection
 // is of no more use.
 func (r *Request) Reply(frames ...[]byte) error {
 	err := r.conn.send(appendMessage(make([]byte, 0, messageSize(frames)), frames))

@@ -65,7 +65,7 @@ func ListenSub(addr, prefix string, opt Options) (*Sub, error) {
 // newSub makes a Sub without connections.
 func newSub(prefix string, opt Options) (*Sub, context.Context) {
 	s, ctx := newSocket("SUB", opt)
-	return &Sub{socket: s, prefix: prefix, queue: newQueue[Message](s.opt.Queue, s.opt.QueueBytes), done: ctx.Done()}, ctx
+	return &Sub{socket: s, prefix: prefix, queue: newQueue[Message](s.opt.Queue, queueBytes), done: ctx.Done()}, ctx
 }
 
 // Recv returns the next message or notice. Only one goroutine may call it.

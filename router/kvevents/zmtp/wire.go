@@ -36,7 +36,6 @@ type item struct {
 type decoder struct {
 	r        *bufio.Reader
 	maxBytes int
-	maxParts int
 
 	parts   []int  // end offsets in data of the frames read so far
 	data    []byte // frames of the message in progress
@@ -54,7 +53,7 @@ func (d *decoder) next() (item, error) {
 		if flags&flagCommand != 0 {
 			return d.readCommand(flags, size)
 		}
-		if len(d.parts) == d.maxParts {
+		if len(d.parts) == maxParts {
 			return item{}, errTooMany
 		}
 		if size > uint64(d.maxBytes-len(d.data)) {

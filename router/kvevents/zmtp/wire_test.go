@@ -13,7 +13,7 @@ import (
 
 // newDecoder reads items from memory.
 func newDecoder(b []byte, maxBytes int) *decoder {
-	return &decoder{r: bufio.NewReader(bytes.NewReader(b)), maxBytes: maxBytes, maxParts: 8}
+	return &decoder{r: bufio.NewReader(bytes.NewReader(b)), maxBytes: maxBytes}
 }
 
 func TestGoldenBytes(t *testing.T) {
@@ -75,7 +75,7 @@ func FuzzDecoder(f *testing.F) {
 		d := newDecoder(b, 1<<16)
 		for {
 			it, err := d.next()
-			if cap(d.data) > 2*(1<<16)+readBufferBytes || len(d.parts) > d.maxParts {
+			if cap(d.data) > 2*(1<<16)+readBufferBytes || len(d.parts) > maxParts {
 				t.Fatalf("I1: %d bytes, %d parts held", cap(d.data), len(d.parts))
 			}
 			if err != nil {
