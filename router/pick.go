@@ -128,7 +128,7 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	if err := p.capacity.hasCapacity(s, call, begin); err != nil {
 		return nil, err
 	}
-	req := p.picker.Ask(&s.Scratch, &s.prompt, p.caller(call))
+	req := p.picker.Ask(&s.Scratch, &s.prompt, p.session(call))
 	if p.rules.config().Routing.Disagg.On() {
 		return p.pickSplit(ctx, call, s, pr, pol, req, view, begin)
 	}
@@ -157,16 +157,12 @@ func (pr *prompt) prompt() pick.Prompt {
 	}
 }
 
-// caller is what the call says besides its prompt.
-func (p *requestPath) caller(call *proxy.Call) pick.Caller {
-	c := pick.Caller{MaxNew: call.Body.MaxTokens}
-	if call.Session != "" {
-		c.Session = p.directory.hash(call.Session)
+// session is the hash of the call's session; 0: none.
+func (p *requestPath) session(call *proxy.Call) uint64 {
+	if call.Session == "" {
+		return 0
 	}
-	if call.Tenant != "" {
-		c.Tenant = p.directory.hash(call.Tenant)
-	}
-	return c
+	return p.directory.hash(call.Session)
 }
 
 // gather makes the candidates: what is known of each replica for this prompt.

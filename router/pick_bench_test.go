@@ -156,7 +156,7 @@ func BenchmarkPickParts(b *testing.B) {
 		var choice policy.Decision
 		decide.add(timed(func() {
 			pol, _ := d.path.policyFor(d.call)
-			d.path.picker.Ask(&s.Scratch, &s.prompt, d.path.caller(d.call))
+			d.path.picker.Ask(&s.Scratch, &s.prompt, d.path.session(d.call))
 			choice = s.Decide(pol)
 		}))
 		var t *ticket

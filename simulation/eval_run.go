@@ -326,7 +326,7 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 		Lambda: r.rate.perSecond(now), MeanS: r.meanS.mean(),
 		IndexAgeMs: 1000 * r.cfg.IndexDelay, Rand: r.rnd,
 	}
-	req := policy.Request{Tokens: j.req.Tokens, MaxNew: j.req.Output}
+	req := policy.Request{Tokens: j.req.Tokens}
 	if n := len(j.keys); n > 0 {
 		req.Key, req.Prefix = j.keys[min(n, max(j.req.Tokens/r.cfg.Page, 1))-1], j.keys[0]
 	}
@@ -372,7 +372,7 @@ func (r *run) look(now float64, j *job) {
 			ID: uint64(k) + 1, Index: k, GPU: gpu, CPU: gpu, Disk: gpu, Predicted: r.deep[1][k] * r.cfg.Page,
 			Held:    int64(r.index.held[k] * r.cfg.Page),
 			Waiting: sum.waiting, Prefill: sum.prefill, Tokens: sum.tokens, Streams: sum.streams, Blocks: sum.blocks,
-			YoungCount: young.waiting, YoungPrefill: young.prefill, YoungTokens: young.tokens,
+			YoungCount: young.waiting, YoungPrefill: young.prefill,
 			Rates: r.rates[j.peer*r.cfg.Replicas+k], Weight: 1,
 		}
 		if at := r.loads.first(j.peer, k); !math.IsInf(at, -1) {

@@ -125,11 +125,11 @@ func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
 	d.picker.Match(&d.prompt, &d.Scratch)
 	d.picker.Look(&d.Scratch, d.silences.Ages(now), now, d.rand)
 	d.picker.Gather(&d.Scratch, &d.set, d.weights, &d.prompt, 0, now)
-	from := pick.Caller{MaxNew: j.req.Output}
+	var session uint64
 	if family := j.req.Family(); family >= 0 {
-		from.Session = uint64(family) + 1
+		session = uint64(family) + 1
 	}
-	d.picker.Ask(&d.Scratch, &d.prompt, from)
+	d.picker.Ask(&d.Scratch, &d.prompt, session)
 	dec := d.Decide(d.policy)
 	return dec, dec.Pos >= 0
 }

@@ -30,7 +30,6 @@ type Entry struct {
 type youngDispatch struct {
 	at      int64 // ms
 	prefill float64
-	tokens  int64
 }
 
 // Entry is the replica's entry, made on first use. It may be kept: one that was
@@ -95,7 +94,6 @@ func (e *Entry) fill(c *policy.Candidate, nowMs, wallMs int64, ageMs float64) {
 	for i := len(e.young) - 1; i >= 0 && float64(nowMs-e.young[i].at) < ageMs; i-- {
 		c.YoungCount++
 		c.YoungPrefill += e.young[i].prefill
-		c.YoungTokens += e.young[i].tokens
 	}
 	c.Running, c.Queued, c.KVUse = -1, -1, -1
 	if s := &e.scrape; e.told && Fresh(s, wallMs, ScrapeFreshMs) {

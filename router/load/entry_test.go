@@ -51,7 +51,7 @@ func TestEntriesHoldWhatTheTableSays(t *testing.T) {
 			b.Snapshot(cands, entries, now, 50)
 			for i, id := range ids {
 				got := cands[i]
-				got.YoungCount, got.YoungPrefill, got.YoungTokens, got.Rates = 0, 0, 0, policy.Rates{}
+				got.YoungCount, got.YoungPrefill, got.Rates = 0, 0, policy.Rates{}
 				if want := lookedUp(b, id, now); got != want {
 					t.Fatalf("%s is %+v, want %+v", id, got, want)
 				}

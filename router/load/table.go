@@ -132,7 +132,7 @@ func (t *Table) addLocked(c *Cost, nowMs int64) {
 	if len(e.young) == maxYoung {
 		e.young = append(e.young[:0], e.young[1:]...)
 	}
-	e.young = append(e.young, youngDispatch{nowMs, c.Prefill, c.Tokens})
+	e.young = append(e.young, youngDispatch{nowMs, c.Prefill})
 	t.publishLocked(e)
 }
 

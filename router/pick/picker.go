@@ -122,8 +122,8 @@ func (k *Picker) WithCapacity(s *Scratch, set *Set, limit *load.Limit, nowMs int
 
 // Ask makes the request that the policy sees and counts it: the view says then
 // what share of this peer's requests begin like it.
-func (k *Picker) Ask(s *Scratch, p *Prompt, from Caller) *policy.Request {
-	p.request(from, &s.Request)
+func (k *Picker) Ask(s *Scratch, p *Prompt, session uint64) *policy.Request {
+	p.request(session, &s.Request)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.View.Share = k.demand.Ask(&s.Request, s.View.NowMs)

@@ -22,16 +22,9 @@ type Prompt struct {
 	Uncached bool
 }
 
-// Caller is what a request says besides its prompt; 0: nothing.
-type Caller struct {
-	Session uint64
-	Tenant  uint64
-	MaxNew  int // tokens it may generate
-}
-
-// request is the prompt as policies see it.
-func (p *Prompt) request(from Caller, req *policy.Request) {
-	*req = policy.Request{Tokens: p.Tokens, MaxNew: from.MaxNew, Session: from.Session, Tenant: from.Tenant}
+// request is the prompt as policies see it, of a session (0: none).
+func (p *Prompt) request(session uint64, req *policy.Request) {
+	*req = policy.Request{Tokens: p.Tokens, Session: session}
 	if n := len(p.Chain.Keys); n > 0 {
 		req.Key, req.Prefix = uint64(p.Chain.Keys[n-1]), uint64(p.Chain.Keys[min(n, headBlocks)-1])
 	}

@@ -20,8 +20,8 @@ func TestPromptsAreToldApartByTheir16thBlock(t *testing.T) {
 			p.Chain.Keys = append(p.Chain.Keys, radix.Key(i+1))
 		}
 		var req policy.Request
-		p.request(Caller{Session: 7, Tenant: 8, MaxNew: 9}, &req)
-		want := policy.Request{Tokens: p.Tokens, Key: c.key, Prefix: c.prefix, Session: 7, Tenant: 8, MaxNew: 9}
+		p.request(7, &req)
+		want := policy.Request{Tokens: p.Tokens, Key: c.key, Prefix: c.prefix, Session: 7}
 		if req != want {
 			t.Errorf("%d blocks: %+v, want %+v", c.blocks, req, want)
 		}

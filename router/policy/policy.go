@@ -22,8 +22,6 @@ type Request struct {
 	Key     uint64 // deepest block key (0: no key), for consistent hashing
 	Prefix  uint64 // a block key near the head of the prompt, equal for prompts that share it; 0: use Key
 	Session uint64 // hash of the session id; 0: none
-	Tenant  uint64 // hash of the tenant; 0: none
-	MaxNew  int    // asked output tokens; 0: unknown
 }
 
 // Candidate is one replica as this peer sees it now. Tokens are counted from
@@ -51,7 +49,6 @@ type Candidate struct {
 	// Own dispatches younger than the view age.
 	YoungCount   int
 	YoungPrefill float64
-	YoungTokens  int64
 
 	// From the scrape; -1 unknown.
 	Running  int
