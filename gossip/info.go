@@ -17,7 +17,6 @@ type PeerInfo struct {
 	Connected   [Classes]bool
 	Version     uint8  // protocol version agreed on; 0 not connected
 	Refused     string // why it is not talked to, for people; empty if it is
-	Digested    bool   // its first whole digest came
 	ViewAge     int64  // ms: how old what we know of it is
 	ClockOffset int64  // ms its clock is behind ours, shortest way included
 	Unacked     int    // bytes sent and not acknowledged, both connections
@@ -63,7 +62,7 @@ func (c *Core) Links(out []Link) []Link {
 func (c *Core) info(p *peer) PeerInfo {
 	i := PeerInfo{
 		ID: p.id, Name: p.name, Refused: p.refused, Member: p.member, Ready: p.ready, Draining: p.draining,
-		Digested: p.digested, ViewAge: c.viewAge(p), AckAge: c.ackAge(p), Owed: len(p.owed),
+		ViewAge: c.viewAge(p), AckAge: c.ackAge(p), Owed: len(p.owed),
 		In: p.in, Out: p.out,
 	}
 	for class, cn := range p.conns {

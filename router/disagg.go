@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -203,9 +204,7 @@ func (t *ticket) leadHeader(from http.Header) http.Header {
 	if t.replica.Spec.Credentials != "" {
 		header.Del("Authorization")
 	}
-	for name, values := range t.lead.headers() {
-		header[name] = values
-	}
+	maps.Copy(header, t.lead.headers())
 	return header
 }
 

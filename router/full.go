@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -53,7 +52,7 @@ func fullDetail(f *index.Full) string {
 }
 
 // tellFull logs what was given up since the last look.
-func (c *ceilings) tellFull(now time.Time) {
+func (c *ceilings) tellFull() {
 	st := c.index.Stats()
 	if maps.Equal(st.GivenUp, c.givenUp) {
 		return

@@ -22,7 +22,7 @@ func TestAnEngineThatAnnouncesTooMuchIsTold(t *testing.T) {
 	for seq := uint64(1); seq <= 3; seq++ {
 		p.ingest.Deliver(kvevents.Delivery{Stream: greedy.Stream, Epoch: 1000, Anchor: 1, Slots: []crdt.Slot{storedSlot(t, seq, 40_000)}, ReceivedAt: time.Now()})
 	}
-	p.house.ceilings.tellFull(time.Now())
+	p.house.ceilings.tellFull()
 	if n := facts(p, greedy.Stream); n > 0 || facts(p, modest.Stream) != 10 {
 		t.Errorf("%d facts of the one and %d of the other", n, facts(p, modest.Stream))
 	}

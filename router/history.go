@@ -49,11 +49,9 @@ func (g *page) point(now time.Time) console.Point {
 	out.Rate = &rate
 	if r := g.report.recent.since(now, g.metrics); r != nil {
 		if r.PromptTokens > 0 {
-			out.Cached = floatOf(float64(r.CachedTokens) / float64(r.PromptTokens))
+			out.Cached = new(float64(r.CachedTokens) / float64(r.PromptTokens))
 		}
 		out.TTFT, out.Added = r.TTFTMs.P50, r.AddedMs.P50
 	}
 	return out
 }
-
-func floatOf(v float64) *float64 { return &v }

@@ -111,7 +111,7 @@ func (h *housekeeping) run(ctx context.Context) {
 				h.report.recent.keep(now, h.metrics)
 				h.page.history.keep(now, func() console.Point { return h.page.point(now) })
 				h.census.forgetDeparted(now)
-				h.ceilings.tellFull(now)
+				h.ceilings.tellFull()
 				h.heap.follow(h.index.Stats().Bytes)
 				h.journal.tellDropped()
 			}

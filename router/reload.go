@@ -228,8 +228,7 @@ func replicaNames(r *rules) []string {
 
 // faults lists the lines of a joined error.
 func faults(err error) []string {
-	var bad *ConfigError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*ConfigError](err); ok {
 		err = bad.Faults
 	}
 	return strings.Split(err.Error(), "\n")

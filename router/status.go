@@ -175,7 +175,7 @@ func (rep *replicaReport) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes ma
 	}
 	var ttft time.Duration
 	if q.Tries, q.Failed, ttft = rep.metrics.usage.lately(r.Name(), now); ttft > 0 {
-		q.TTFTMs = floatOf(1000 * ttft.Seconds())
+		q.TTFTMs = new(1000 * ttft.Seconds())
 	}
 	q.Stream, q.Cure = rep.streamStatus(r, d), cure
 	return q

@@ -136,28 +136,26 @@ func known[K comparable](u *usage, of map[K]*counted, key, other K, most int, st
 
 func (u *usage) replica(name string) *counted {
 	return known(u, u.replicas, name, name, math.MaxInt, func(name string) *counted {
-		c := &counted{outcomes: map[outcome]prometheus.Counter{}, ttft: u.replicaTTFT.WithLabelValues(name)}
-		for _, o := range tryOutcomes {
-			c.outcomes[o] = u.replicaRequests.WithLabelValues(name, string(o))
-		}
-		for i, kind := range kinds {
-			c.tokens[i] = u.replicaTokens.WithLabelValues(name, kind)
-		}
-		return c
+		return counting(name, tryOutcomes, u.replicaRequests, u.replicaTokens, u.replicaTTFT)
 	})
 }
 
 func (u *usage) model(name string) *counted {
 	return known(u, u.models, label(name), otherLabel, maxModelSeries, func(name string) *counted {
-		c := &counted{outcomes: map[outcome]prometheus.Counter{}, ttft: u.modelTTFT.WithLabelValues(name)}
-		for _, o := range answerOutcomes {
-			c.outcomes[o] = u.modelRequests.WithLabelValues(name, string(o))
-		}
-		for i, kind := range kinds {
-			c.tokens[i] = u.modelTokens.WithLabelValues(name, kind)
-		}
-		return c
+		return counting(name, answerOutcomes, u.modelRequests, u.modelTokens, u.modelTTFT)
 	})
+}
+
+// counting makes the series of one replica or model.
+func counting(name string, outcomes []outcome, requests, tokens *prometheus.CounterVec, ttft *prometheus.HistogramVec) *counted {
+	c := &counted{outcomes: map[outcome]prometheus.Counter{}, ttft: ttft.WithLabelValues(name)}
+	for _, o := range outcomes {
+		c.outcomes[o] = requests.WithLabelValues(name, string(o))
+	}
+	for i, kind := range kinds {
+		c.tokens[i] = tokens.WithLabelValues(name, kind)
+	}
+	return c
 }
 
 func (u *usage) user(key, tenant string) *counted {

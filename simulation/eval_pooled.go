@@ -3,6 +3,7 @@ package simulation
 import (
 	"container/list"
 	"math"
+	"slices"
 
 	"github.com/banyan-llm/banyan/simulation/replica"
 )
@@ -21,16 +22,16 @@ func newPool(limit int) *pool { return &pool{cached: make(map[uint64]*list.Eleme
 // add enters keys or makes them young again, the last one first: a prompt's
 // tail is forgotten before its head.
 func (p *pool) add(keys []uint64) {
-	for i := len(keys) - 1; i >= 0; i-- {
+	for _, key := range slices.Backward(keys) {
 		if p.limit == replica.Unlimited {
-			p.cached[keys[i]] = nil
+			p.cached[key] = nil
 			continue
 		}
-		if e, ok := p.cached[keys[i]]; ok {
+		if e, ok := p.cached[key]; ok {
 			p.use.MoveToFront(e)
 			continue
 		}
-		p.cached[keys[i]] = p.use.PushFront(keys[i])
+		p.cached[key] = p.use.PushFront(key)
 		if p.limit != replica.Unlimited && p.use.Len() > p.limit {
 			delete(p.cached, p.use.Remove(p.use.Back()).(uint64))
 		}

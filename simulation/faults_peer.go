@@ -53,7 +53,7 @@ type faultPeer struct {
 }
 
 // boot starts a peer in a slot, with nothing.
-func (r *faultRun) boot(slot int) *faultPeer {
+func (r *faultRun) boot(slot int) {
 	r.births++
 	rng := rand.New(rand.NewPCG(r.cfg.Seed, 0xb007<<16|uint64(r.births)))
 	p := &faultPeer{
@@ -91,7 +91,6 @@ func (r *faultRun) boot(slot int) *faultPeer {
 		p.do(p.house)
 		return p.alive
 	})
-	return p
 }
 
 // houseMs is how often a peer looks after its streams and memory.

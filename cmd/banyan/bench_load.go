@@ -205,8 +205,7 @@ func (l *loading) perWord(ctx context.Context) float64 {
 
 // hint says what to look at when the endpoint lists no models.
 func (l *loading) hint(err error) string {
-	var refused *url.Error
-	if errors.As(err, &refused) {
+	if _, ok := errors.AsType[*url.Error](err); ok {
 		return "does a server run there? --url names its base,"
 	}
 	return "is " + l.url + " the base of an OpenAI endpoint, as http.listen of a peer?"

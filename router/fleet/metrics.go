@@ -168,14 +168,14 @@ func label(labels, name string) string {
 		}
 		key := strings.Trim(labels[:i], ", ")
 		rest := labels[i+2:]
-		j := strings.IndexByte(rest, '"')
-		if j < 0 {
+		value, after, ok := strings.Cut(rest, `"`)
+		if !ok {
 			return ""
 		}
 		if key == name {
-			return rest[:j]
+			return value
 		}
-		labels = rest[j+1:]
+		labels = after
 	}
 	return ""
 }

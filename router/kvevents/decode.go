@@ -258,7 +258,7 @@ func (d *Decoder) readArrayEvent(c *cursor, e *Event) error {
 	}
 	d.raw.tag = d.intern(tag)
 	order := arrayFields(d.raw.tag)
-	for i := 0; i < n-1; i++ {
+	for i := range n - 1 {
 		f := fieldUnknown
 		if i < len(order) {
 			f = order[i]

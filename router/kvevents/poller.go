@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -144,9 +145,7 @@ func (p *Poller) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for name, values := range p.cfg.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, p.cfg.Header)
 	res, err := p.cfg.Client.Do(req)
 	if err != nil {
 		return err

@@ -93,8 +93,7 @@ func (c *child) stop(limit time.Duration) error {
 		c.kill()
 		return fmt.Errorf("%s did not stop within %v", c.name, limit)
 	}
-	var exit *exec.ExitError
-	if errors.As(c.err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](c.err); ok {
 		return fmt.Errorf("%s ended with %w: %s", c.name, exit, c.tail())
 	}
 	return c.err

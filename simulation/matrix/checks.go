@@ -52,7 +52,7 @@ func (b *Book) Checks() []Check {
 }
 
 // within reports whether two figures lie within a factor of each other.
-func within(a, b, factor float64) bool { return a <= factor*b && b <= factor*a }
+func within(a, b float64) bool { return a <= 1.5*b && b <= 1.5*a }
 
 // ladderRun is a published run: its name, its ladder and its schedulers'
 // lines, random, load, approximate and precise.
@@ -98,7 +98,7 @@ func (b *Book) scheduler(run ladderRun, i int) Check {
 	if rows := b.ladderRows(run); rows != nil {
 		mean, p90, tokens := meanSeconds(rows[i]), rows[i].TTFT.P90/1000, rows[i].OutputPerSecond
 		c.Ran, c.Got = true, told(mean, p90, tokens)
-		c.Holds = within(tokens, p.tokens, 1.5) && (precise || within(mean, p.mean, 1.5) && within(p90, p.p90, 1.5))
+		c.Holds = within(tokens, p.tokens) && (precise || within(mean, p.mean) && within(p90, p.p90))
 	}
 	return c
 }
@@ -144,7 +144,7 @@ func (b *Book) knee() Check {
 	for _, s := range random.Stages {
 		if i := slices.Index(steps, s.Rate); i >= 0 {
 			got = append(got, secondsText(s.TTFT.Mean/1000))
-			c.Holds = c.Holds && within(s.TTFT.Mean/1000, []float64{.88, 18.1, 24.6}[i], 1.5)
+			c.Holds = c.Holds && within(s.TTFT.Mean/1000, []float64{.88, 18.1, 24.6}[i])
 		}
 	}
 	c.Got = strings.Join(got, ", ")

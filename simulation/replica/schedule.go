@@ -1,5 +1,7 @@
 package replica
 
+import "slices"
+
 // begin plans a step that starts at now, if there is anything to do.
 func (r *Replica) begin(now float64) {
 	budget := r.cfg.Chunk
@@ -150,8 +152,8 @@ func (r *Replica) preempt(s *sequence) {
 
 // drop releases a sequence's pages, last page first. I3.
 func (r *Replica) drop(s *sequence) {
-	for i := len(s.pages) - 1; i >= 0; i-- {
-		r.pool.release(s.pages[i])
+	for _, page := range slices.Backward(s.pages) {
+		r.pool.release(page)
 	}
 	s.pages = s.pages[:0]
 }

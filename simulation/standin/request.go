@@ -48,16 +48,14 @@ type body struct {
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*body, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	if err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, &apiError{status: http.StatusRequestEntityTooLarge, kind: "BadRequestError", message: "body too large"}
 		}
 		return nil, badRequest("reading the body: " + err.Error())
 	}
 	b := new(body)
 	if err := json.Unmarshal(raw, b); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return nil, badParam(wrong.Field, fmt.Sprintf("%s: wrong type %s", wrong.Field, wrong.Value))
 		}
 		return nil, badRequest("There was an error parsing the body: " + err.Error())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // maxPause bounds a gap between two turns, in seconds, as the AgentX benchmark
@@ -67,7 +68,7 @@ func (t *tracer) chat(l *traceLine) error {
 	}
 	r := Request{
 		At: c.start, Session: c.session, Turn: c.turn, After: c.last,
-		Prompt: c.history[:len(c.history):len(c.history)], Tokens: max(c.tokens, 1), Output: max(*l.Output, 1),
+		Prompt: slices.Clip(c.history), Tokens: max(c.tokens, 1), Output: max(*l.Output, 1),
 	}
 	if c.turn > 0 {
 		r.Think = t.pause(l.Delay)

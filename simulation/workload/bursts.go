@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // Burst says what Bursts makes.
@@ -37,12 +38,12 @@ func Bursts(b Burst) (*Workload, error) {
 			prompt = append(prompt, g.segment(b.Head, System))
 		}
 		if b.Warm {
-			g.add(Request{At: max(at-b.Gap/2, 0), Session: -1, After: -1, Prompt: append(prompt[:len(prompt):len(prompt)], g.segment(b.Own, User)), Output: b.Output})
+			g.add(Request{At: max(at-b.Gap/2, 0), Session: -1, After: -1, Prompt: append(slices.Clip(prompt), g.segment(b.Own, User)), Output: b.Output})
 		}
 		for range b.Size {
 			g.add(Request{
 				At: at + b.Within*g.rnd.Float64(), Session: i, After: -1, Output: b.Output,
-				Prompt: append(prompt[:len(prompt):len(prompt)], g.segment(b.Own, User)),
+				Prompt: append(slices.Clip(prompt), g.segment(b.Own, User)),
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -94,11 +95,9 @@ func (c *conn) readReady(socketType string) error {
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
-	for _, t := range partners[socketType] {
-		if t == peerType {
-			c.identity = identity
-			return nil
-		}
+	if slices.Contains(partners[socketType], peerType) {
+		c.identity = identity
+		return nil
 	}
 	reason := fmt.Sprintf("%s does not talk to %.16s", socketType, peerType)
 	_, _ = c.nc.Write(appendCommand(nil, "ERROR", append([]byte{byte(len(reason))}, reason...)))
