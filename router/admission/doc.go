@@ -26,8 +26,8 @@
 //	A3  While a better class waits, at most one in reliefEvery goes to
 //	    another; and so many do, so that no class starves.
 //	A4  Within a tenant and class turns of conversations that go on come before
-//	    new ones but for one turn in reliefEvery, when whoever came first goes;
-//	    among themselves it is first come, first served.
+//	    new ones, until a new one has waited for half of the time it has; among
+//	    themselves it is first come, first served.
 //	A5  Every waiter leaves exactly once: let in, removed, displaced or
 //	    expired. Nobody is let in after its deadline.
 //	A6  What is remembered of tenants that do not wait is bounded.

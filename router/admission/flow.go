@@ -1,5 +1,7 @@
 package admission
 
+import "time"
+
 // flow is one tenant's waiters of one class: turns of conversations that go on
 // before new ones, each in the order they came.
 type flow struct {
@@ -20,12 +22,12 @@ func (f *flow) line(w *Waiter) *line {
 	return &f.new
 }
 
-// first is who goes next. Not of an empty flow.
-func (f *flow) first() *Waiter {
-	if f.turns.first != nil {
-		return f.turns.first
+// next is who goes next. Not of an empty flow. A4
+func (f *flow) next(now time.Time) *Waiter {
+	if w := f.oldest(); f.turns.first == nil || w.late(now) {
+		return w
 	}
-	return f.new.first
+	return f.turns.first
 }
 
 // oldest is who came first. Not of an empty flow.

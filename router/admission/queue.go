@@ -34,6 +34,11 @@ type Waiter struct {
 	before, next *Waiter // in its line of the flow
 }
 
+// late reports whether half of the time is over that the waiter has.
+func (w *Waiter) late(now time.Time) bool {
+	return !w.Deadline.IsZero() && now.Sub(w.Since) > w.Deadline.Sub(w.Since)/2
+}
+
 // Waiting reports whether the waiter is in its queue.
 func (w *Waiter) Waiting() bool { return w.flow != nil }
 
@@ -162,7 +167,7 @@ func (q *Queue) victim(r *Request) *Waiter {
 // the way and not returned: their Waiting is false. Nil if nobody is left.
 func (q *Queue) Pop(now time.Time) *Waiter {
 	for q.waiting > 0 {
-		w := q.next()
+		w := q.next(now)
 		if !w.Deadline.IsZero() && !now.Before(w.Deadline) {
 			q.Remove(w)
 			continue
@@ -177,8 +182,8 @@ func (q *Queue) Pop(now time.Time) *Waiter {
 }
 
 // next is who goes next: of the best class, or now and then of that among the
-// others where somebody waits longest, whoever came first there. A3, A4
-func (q *Queue) next() *Waiter {
+// others where somebody waits longest. A3
+func (q *Queue) next(now time.Time) *Waiter {
 	var best *class
 	for i := range q.classes {
 		if c := &q.classes[i]; c.waiting > 0 {
@@ -186,13 +191,10 @@ func (q *Queue) next() *Waiter {
 			break
 		}
 	}
-	if (q.pops+1)%reliefEvery > 0 {
-		return best.heap[0].first()
-	}
-	if best.waiting < q.waiting {
+	if (q.pops+1)%reliefEvery == 0 && best.waiting < q.waiting {
 		best = q.longest(best)
 	}
-	return best.heap[0].oldest()
+	return best.heap[0].next(now)
 }
 
 // longest is the class whose first waiter came first, but for one.

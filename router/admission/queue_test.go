@@ -104,14 +104,20 @@ func (m *model) pop(*rapid.T) {
 		m.count(func(x *Waiter) bool { return x.Class < w.Class && x.Waiting() }) == 0 {
 		m.t.Fatal("A3: another class should have had its turn")
 	}
+	oldest := w // of its tenant and class
+	for _, x := range m.waiting {
+		if x.Class == w.Class && x.Tenant == w.Tenant && x.order < oldest.order {
+			oldest = x
+		}
+	}
 	for _, x := range m.waiting {
 		switch {
 		case x.Class < w.Class && !relief:
 			m.t.Fatal("A3: a better class waits")
 		case x.Class != w.Class || x.Tenant != w.Tenant:
-		case x.order < w.order && (x.Turn == w.Turn || relief):
+		case x.order < w.order && (x.Turn == w.Turn || oldest.late(m.now)):
 			m.t.Fatal("A4: overtaken by its own tenant")
-		case x.Turn && !w.Turn && !relief:
+		case x.Turn && !w.Turn && (!w.late(m.now) || x.order < w.order):
 			m.t.Fatal("A4: a new conversation before a turn of one")
 		}
 	}
