@@ -56,11 +56,6 @@ func (c *clockJudge) judgeClock() {
 	}
 }
 
-// ClockOff is how far this peer's wall clock is ahead of the median of the live
-// peers', ms (negative: behind), while it is off by so much that nothing is
-// predicted here; else 0.
-func (c *Core) ClockOff() int64 { return c.clock.clockOff }
-
 // wall is the time by the wall clock, ms. It is for what machines compare:
 // frames are stamped with it, so that a clock that is off shows.
 func (c *base) wall() int64 { return c.now + c.ahead }
