@@ -42,7 +42,8 @@ type Config struct {
 	// PrefillReplicas of the replicas, the first ones, only prefill; whether two
 	// replicas share a request is for Routing.Disagg to say. 0: none.
 	PrefillReplicas int
-	Prefill         bool // prefill pool: nobody decodes, output is one token
+	Away            []Away // replicas that are lost or added in mid-run, at least one is always there; not with PrefillReplicas
+	Prefill         bool   // prefill pool: nobody decodes, output is one token
 	// Pin keeps a session, its subagents too, at the replica that its first
 	// request was sent to, whatever the policy would say later.
 	Pin     bool
@@ -128,6 +129,7 @@ type Report struct {
 	Reasons     map[policy.Reason]int `json:"reasons,omitempty"`
 	PerReplica  []int                 `json:"requests_per_replica"`
 	Shared      int                   `json:"shared_requests,omitempty"` // by a prefill and a decode replica
+	Retried     int                   `json:"retried,omitempty"`         // sent again because their replica was lost
 	Stages      []StageReport         `json:"stages,omitempty"`          // those that are not for warming
 }
 
@@ -235,6 +237,12 @@ func (c *Config) check() error {
 	bad("scrape", seconds(c.Scrape), c.Scrape)
 	bad("speedup", c.Speedup > 0, c.Speedup)
 	bad("load", c.Load >= 0 && c.Load < 100, c.Load)
+	gone := map[int]bool{}
+	for _, a := range c.Away {
+		bad("away", a.Replica >= 0 && a.Replica < c.Replicas && seconds(a.From) && (a.To == 0 || seconds(a.To) && a.To > a.From) && c.PrefillReplicas == 0, a)
+		gone[a.Replica] = true
+	}
+	bad("away", len(gone) < max(c.Replicas, 1), c.Away)
 	for _, f := range c.Slow {
 		bad("slow", f > 0 && !math.IsInf(f, 0), f)
 	}

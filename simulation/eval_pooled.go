@@ -74,7 +74,7 @@ func (r *run) roomiest(now float64) int {
 	pos, least, streams := -1, math.Inf(1), 0
 	for k := range r.engines {
 		l := r.loads.sum(0, k)
-		if l.tokens >= int64(r.cfg.Profile.Chunk) {
+		if r.down[k] || l.tokens >= int64(r.cfg.Profile.Chunk) {
 			continue
 		}
 		left := math.Max(l.prefill-math.Max(now-r.loads.first(0, k), 0), 0)

@@ -21,6 +21,7 @@ type job struct {
 	tokens        int64 // uncached tokens it expected
 	blocks        int64
 	young         bool   // see loads
+	sent          bool   // to replica
 	lead          *split // nil: one replica serves it
 
 	first, done float64 // seconds; 0: not yet
@@ -53,9 +54,15 @@ type run struct {
 	scrape scrape
 	shared *pool // pooled reference; nil: a policy decides
 	cands  []policy.Candidate
-	deep   [2][]int
-	rate   meter // arrivals
-	meanS  meter // expected prefill of decisions
+	here   []policy.Candidate // of cands, those that are not down
+
+	passings []passing
+	down     []bool // per replica
+	retried  int
+
+	deep  [2][]int
+	rate  meter // arrivals
+	meanS meter // expected prefill of decisions
 
 	completed, failed int
 	remote            int // requests that two replicas shared
@@ -86,6 +93,7 @@ func newRun(cfg Config) (*run, error) {
 		}
 		r.policy = p
 	}
+	r.plan()
 	for k := range cfg.Replicas {
 		engine, err := r.newEngine(k)
 		if err != nil {
@@ -104,7 +112,9 @@ func newRun(cfg Config) (*run, error) {
 func (r *run) newEngine(k int) (*replica.Replica, error) {
 	cfg := &r.cfg
 	profile := slower(*cfg.Profile, cfg.Slow[k%len(cfg.Slow)])
-	r.truth = append(r.truth, ratesOf(profile))
+	if k == len(r.truth) { // or it is one that comes back
+		r.truth = append(r.truth, ratesOf(profile))
+	}
 	blocks := replica.Unlimited
 	if cfg.KVTokens != replica.Unlimited && r.shared == nil {
 		blocks = cfg.KVTokens / cfg.Page
@@ -144,6 +154,10 @@ func (r *run) play() error {
 			if at := e.Next(); at < next {
 				next, k = at, i
 			}
+		}
+		if at := r.nextPassing(); at <= next && (r.arrivals.len() == 0 || at <= r.arrivals.first()) && r.completed+r.failed < len(r.jobs) {
+			r.pass()
+			continue
 		}
 		if r.arrivals.len() > 0 && r.arrivals.first() <= next {
 			a := r.arrivals.pop()
@@ -262,6 +276,12 @@ func (r *run) start(now float64, i int) {
 	j.keys = j.req.AppendKeys(nil, r.cfg.Page)
 	r.flying++
 	r.rate.add(now, 1)
+	r.place(now, i)
+}
+
+// place finds a replica for a request that its peer has.
+func (r *run) place(now float64, i int) {
+	j := &r.jobs[i]
 	if r.shared != nil {
 		r.shared.queue = append(r.shared.queue, i)
 		r.feed(now)
@@ -295,6 +315,7 @@ func (r *run) submit(now float64, i, given int) {
 		r.release(now, j)
 		return
 	}
+	j.sent = true
 	r.loads.dispatch(now, j)
 	r.wire.load(now, j.peer, j.replica, true)
 	if r.shared == nil {
@@ -340,7 +361,14 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 	if r.cfg.PrefillReplicas > 0 {
 		return r.share(now, i, &req, &view)
 	}
-	d := r.policy.Decide(&req, &view, r.cands, nil)
+	r.here = r.here[:0]
+	for k := range r.cands {
+		if !r.down[k] {
+			r.here = append(r.here, r.cands[k])
+		}
+	}
+	d := r.policy.Decide(&req, &view, r.here, nil)
+	d.Pos = r.here[d.Pos].Index
 	if r.cfg.Pin && j.req.Session >= 0 {
 		r.pinned[j.req.Family()] = d.Pos
 	}

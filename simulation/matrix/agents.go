@@ -18,6 +18,7 @@ const (
 	byLoad  = "agents, by load"
 	byFleet = "agents, by fleet"
 	byBurst = "bursts"
+	byAway  = "agents, a replica lost and one added"
 )
 
 // The lines besides the policies' own names.
@@ -72,6 +73,14 @@ func (p *planner) agents() {
 		p.rivals(byLoad, 100*load, cfg, agentLines)
 	}
 	few := []string{policy.Default, lineKnowing, linePinned, lineSession, "sticky", simulation.Pooled}
+	if p.err != nil {
+		return
+	}
+	cfg, all := half, half.Workload.Requests
+	first, end := all[0].At, all[len(all)-1].At
+	cfg.KVTokens = room(3)
+	cfg.Away = []simulation.Away{{Replica: 0, From: first + .4*(end-first), To: first + .6*(end-first)}}
+	p.rivals(byAway, 0, cfg, few)
 	for _, f := range [][2]int{{8, 1}, {8, 64}, {16, 16}, {64, 64}} {
 		b := base
 		if f[0] != 8 {
@@ -327,6 +336,9 @@ func agentTitle(r *Result) string {
 		return fmt.Sprintf("%s: load %.2f, caches of three times the live sessions at .7, %d replicas, 8 peers", r.Group, r.X/100, r.Report.Replicas)
 	case byFleet:
 		return fmt.Sprintf("%s: %d replicas, %d peers, load .7, caches of three times the live sessions", r.Group, int(r.X)/1000, int(r.X)%1000)
+	}
+	if r.Experiment == byAway {
+		return fmt.Sprintf("%s: one of %d replicas killed after 40 %% of the arrivals, an empty one added after 60 %%, load .7, 8 peers, caches of three times the live sessions", r.Group, r.Report.Replicas)
 	}
 	return "bursts: " + r.Group
 }
