@@ -155,7 +155,7 @@ func TestANewSessionGoesWhereThereIsRoom(t *testing.T) {
 // where more is unseen than it differs by, it decides nothing.
 func TestWhatIsInUseDoesNotHerd(t *testing.T) {
 	cands := idle(2)
-	cands[0].KVUse, cands[1].KVUse = .4, .2
+	cands[0].KVUse, cands[1].KVUse = .26, .2
 	v := quiet(1)
 	v.Peers, v.AgeMs, v.Lambda, v.MeanS = 16, 100, 4, 4
 	scores := make([]float64, 2)

@@ -36,7 +36,7 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 		W := math.Max(S[k]-float64(v.NowMs-c.FirstToken)/1000, 0.1*S[k])
 		B[k] = W + 0.5*r.T0*float64(c.Streams)
 		if req.Session != 0 {
-			B[k] += 2 * s[k] * math.Max(c.KVUse, 0)
+			B[k] += 6 * s[k] * math.Max(c.KVUse, 0)
 		}
 		t0 += r.T0 / float64(n)
 	}
