@@ -68,7 +68,7 @@ func validate(_ context.Context, args []string, stdout, stderr io.Writer) error 
 	case err != nil:
 		return err
 	}
-	fmt.Fprintf(stdout, "%s is right: a peer would start with it. No address in it was tried.\n", l.path)
+	fmt.Fprintf(stdout, "%s is right: a peer started here would take it. Relative paths in it count from where a peer is started. No address was tried.\n", l.path)
 	return nil
 }
 

@@ -102,7 +102,7 @@ func TestValidate(t *testing.T) {
 		code int
 		says []string
 	}{
-		"right":   {"mesh: {insecure: true}\nreplicas: [{url: 'http://a:1'}]\n", exitOK, []string{"is right"}},
+		"right":   {"mesh: {insecure: true}\nreplicas: [{url: 'http://a:1'}]\n", exitOK, []string{"is right", "No address was tried"}},
 		"wrong":   {"mesh: {insecure: true}\nhttp: {listn: 1}\n", exitUsage, []string{"http.listn: no such key"}},
 		"a file":  {"mesh: {keyring: " + ring + "}\npolicy: nosuch\n", exitUsage, []string{"ring line 2: not base64", "policy: "}},
 		"a pipe":  {"mesh: {insecure: true}\nauth: {keys_file: /dev/zero}\n", exitUsage, []string{"auth.keys_file: /dev/zero is no regular file"}},

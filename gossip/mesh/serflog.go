@@ -32,7 +32,8 @@ func (w *serfLog) Write(line []byte) (int, error) {
 	if strings.Contains(s, "ecrypt") && strings.HasPrefix(s, "[ERR]") {
 		w.key()
 		if w.once.first("another key") {
-			w.debug.Warn("refused: somebody's gossip is encrypted with a key that this peer does not have: compare mesh.key and mesh.keyring", "cause", string(causeKey))
+			_, from, _ := strings.Cut(strings.TrimSpace(s), " from=")
+			w.debug.Warn("refused: somebody's gossip is encrypted with a key that this peer does not have: compare mesh.key and mesh.keyring", "cause", string(causeKey), "from", from)
 		}
 	}
 	if (strings.HasPrefix(s, "[ERR]") || strings.HasPrefix(s, "[WARN]")) && !w.once.first(kindOfLine(s)) {
