@@ -183,6 +183,14 @@ func (c *Config) Validate() error {
 	address("http.listen", c.HTTP.Listen)
 	address("admin.listen", c.Admin.Listen)
 	address("mesh.bind", c.Mesh.Bind)
+	if sameAddress(c.HTTP.Listen, c.Admin.Listen) {
+		bad("admin.listen", "%q is http.listen's address too: give each its own port", c.Admin.Listen)
+	}
+	for key, listen := range map[string]string{"http.listen": c.HTTP.Listen, "admin.listen": c.Admin.Listen} {
+		if sameAddress(listen, c.Mesh.Bind) {
+			bad("mesh.bind", "%q is %s's address too: give each its own port", c.Mesh.Bind, key)
+		}
+	}
 	if c.Mesh.Advertise != "" {
 		address("mesh.advertise", c.Mesh.Advertise)
 	}
@@ -319,4 +327,16 @@ func (c IngestConfig) owners() (int, error) {
 		return 0, fmt.Errorf("%q is not a number from 1 or all", c.Owners)
 	}
 	return n, nil
+}
+
+// sameAddress reports whether two listeners would want one port of one address.
+// Port 0 is any free one.
+func sameAddress(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	all := func(host string) bool { return host == "" || net.ParseIP(host).IsUnspecified() }
+	return hostA == hostB || all(hostA) || all(hostB)
 }

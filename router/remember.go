@@ -276,7 +276,7 @@ func (j *journal) whose(id string) (peer *elsewhere, why error) {
 	for _, m := range j.mesh.members() {
 		if [idPeer]byte(raw) == [idPeer]byte(m.ID[:idPeer]) {
 			e := &elsewhere{Name: m.Name, Address: m.Addr, State: string(m.State)}
-			return e, errors.New("this request was routed by the peer " + m.Name + " (" + m.Addr + ", " + e.State + "): ask that one")
+			return e, errors.New("this request was routed by the peer " + m.Name + " (" + m.Addr + " in the mesh, " + e.State + "): ask that one, at its admin.listen")
 		}
 	}
 	return nil, errNoSuchRequest

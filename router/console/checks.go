@@ -31,10 +31,16 @@ func (r *Replica) Unheard() bool {
 }
 
 // Settled reports whether nothing is still being tried that may turn out to be a
-// problem: seeds that were not reached yet, events that are not heard yet.
+// problem: seeds that were not reached yet, events that are not heard yet, peers
+// that are not ready yet.
 func (s *Status) Settled() bool {
 	for _, r := range s.Replicas {
 		if r.Answers() && r.Stream.ConnectingMs != nil {
+			return false
+		}
+	}
+	for i := range s.Peers {
+		if p := &s.Peers[i]; stateOf(p) == "alive" && !p.Ready && !p.Draining {
 			return false
 		}
 	}

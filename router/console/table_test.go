@@ -244,3 +244,14 @@ func TestTheVerdictNamesTheFirstTrouble(t *testing.T) {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 }
+
+// A check that waits waits for the other peers too.
+func TestPeersThatAreNotReadyYetAreWaitedFor(t *testing.T) {
+	s := Status{Peers: []Peer{{Name: "a", State: "alive", Ready: true}, {Name: "b", State: "alive"}}}
+	if s.Settled() {
+		t.Error("b is not ready yet")
+	}
+	if s.Peers[1].Draining = true; !s.Settled() {
+		t.Error("b drains and will not be ready")
+	}
+}

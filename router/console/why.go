@@ -221,7 +221,7 @@ var requestColumns = []column{
 	{head: "WHAT CAME OF IT"},
 }
 
-// WriteRequests lists requests, as they come.
+// WriteRequests lists requests, the newest first.
 func WriteRequests(w io.Writer, list []requests.Told, look Look) error {
 	out := &printer{w: w, look: look}
 	if len(list) == 0 {
@@ -229,6 +229,7 @@ func WriteRequests(w io.Writer, list []requests.Told, look Look) error {
 		out.line(refusedHint)
 		return out.err
 	}
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b requests.Told) int { return cmp.Compare(b.Request.Time, a.Request.Time) })
 	rows := make([]tableRow, len(list))
 	for i := range list {
 		r := &list[i].Request

@@ -24,12 +24,15 @@ func TestSpecFaultsAreAllReportedByKey(t *testing.T) {
 		{URL: "http://a:1/", Rank: -1},
 		{URL: "http://b:1", Name: "n"},
 		{URL: "http://c:1", Name: "n"},
+		{URL: "gpu:1", Name: "n"},
+		{URL: "http://d:99999"},
 	})
 	if err == nil {
 		t.Fatal("no fault found")
 	}
 	for _, want := range []string{
 		"replicas[0].url", "replicas[1].engine", "replicas[1].role", "replicas[1].events", "replicas[2].rank", "replicas[4].name",
+		"replicas[5].url", "replicas[5].name", "replicas[6].url: port",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is missing in:\n%v", want, err)

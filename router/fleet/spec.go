@@ -93,7 +93,17 @@ func ValidateSpecs(specs []Spec) error {
 		u, err := url.Parse(s.URL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			bad("url", "%q is not an http:// or https:// address", s.URL)
+			if j, ok := names[raw.Name]; ok {
+				bad("name", "%q is already the name of replicas[%d]", raw.Name, j)
+			} else if raw.Name != "" {
+				names[raw.Name] = i
+			}
 			continue
+		}
+		if port := u.Port(); port != "" {
+			if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+				bad("url", "port %q is not a number from 1 to 65535", port)
+			}
 		}
 		switch {
 		case u.User != nil:
