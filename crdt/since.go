@@ -3,9 +3,10 @@ package crdt
 // Since cuts what the owner of context c lacks: kept slots, ascending, at most
 // maxBytes of bodies (at least one slot), and losses. ok is false if only a
 // snapshot helps: our base is better, and the ring does not reach back or c built
-// over a hole. Of two bases the owner of the higher floor judges exactly: what its
-// ring keeps counts for the lower one, whose owner does not know of it. A delta without slots and losses means that c
-// lacks nothing.
+// over a hole. A delta without slots and losses means that c lacks nothing.
+//
+// Of two bases the owner of the higher floor judges exactly: what its ring keeps
+// counts for the lower one, whose owner does not know of it.
 func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
 	s.finish()
 	x := s.cur

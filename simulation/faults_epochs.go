@@ -156,7 +156,8 @@ type knowledge struct {
 // (EpochOrder). The rule: at rest every slot of the running process is known that,
 // when the faults ended, the base with which most slots are known had folded, or
 // that lay above that base's floor and was kept by a live peer until rings had no
-// room for it or, unless an owner had given it up after asking in vain, is in the replay. Nobody can have
+// room for it or, unless an owner had given it up after asking in vain, is in the
+// replay. Nobody can have
 // another one: what is folded is no slot any more, and nothing is folded below a
 // floor. The base of a peer that leaves may have been told or not.
 func (r *faultRun) nothingLost(e *faultEngine) {
