@@ -18,9 +18,6 @@ import (
 	"github.com/banyan-llm/banyan/router/ingest"
 )
 
-// leaveTimeout bounds the goodbye to the mesh.
-const leaveTimeout = 5 * time.Second
-
 // maxJobs bounds the snapshot jobs waiting for the worker.
 const maxJobs = 64
 
@@ -114,10 +111,8 @@ func (l *link) start() error {
 
 // stop leaves the mesh and ends its goroutines.
 func (l *link) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	if err := l.mesh.Leave(ctx); err != nil {
-		l.log.Warn("leave was not acknowledged by the other peers", "err", err)
+	if err := l.mesh.Leave(); err != nil {
+		l.log.Warn("no goodbye was said to the other peers: they take this one for failed", "err", err)
 	}
 	if err := l.mesh.Close(); err != nil {
 		l.log.Warn("mesh closed with an error", "err", err)

@@ -1,7 +1,6 @@
 package mesh_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 
@@ -46,7 +45,7 @@ func Example() {
 	b := start("b", 2, a.Addr())
 	one, other := <-met, <-met
 	fmt.Println("met:", min(one, other), max(one, other))
-	fmt.Println("b goes:", b.Leave(context.Background()), b.Close())
+	fmt.Println("b goes:", b.Leave(), b.Close())
 	fmt.Println("a goes:", a.Close())
 	// Output:
 	// met: a b

@@ -157,34 +157,24 @@ func (m *Mesh) said() (ready, draining bool) {
 }
 
 // Leave says goodbye: the others drop this peer's load at once and do not call
-// it failed. It takes about a second, at most until ctx ends; Close follows. A
-// peer that knows of no other has nobody to say it to: nil at once.
-func (m *Mesh) Leave(ctx context.Context) error {
+// it failed. It takes about a second, 5 s at most where nobody answers; Close
+// follows. A peer that knows of no other has nobody to say it to: nil at once.
+func (m *Mesh) Leave() error {
 	m.mu.Lock()
 	s, open := m.serf, m.state == running
 	if open {
-		m.wg.Add(1)
+		m.leaving.Add(1)
+		defer m.leaving.Done()
 	}
 	m.mu.Unlock()
 	if !open {
 		return ErrClosed
 	}
 	if m.alone() {
-		m.wg.Done()
 		return nil
 	}
-	left := make(chan error, 1)
-	go func() {
-		defer m.wg.Done()
-		left <- s.Leave()
-	}()
-	select {
-	case err := <-left:
-		if err != nil {
-			return fmt.Errorf("leave mesh: %w", err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("leave mesh: %w", ctx.Err())
+	if err := s.Leave(); err != nil {
+		return fmt.Errorf("leave mesh: %w", err)
 	}
+	return nil
 }

@@ -39,6 +39,7 @@ type Mesh struct {
 	ctx      context.Context // ends with Close; not any one request's
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
+	leaving  sync.WaitGroup // goodbyes under way
 	loopDone chan struct{}
 	view     atomic.Pointer[view]
 	nextConn atomic.Uint64
@@ -221,8 +222,9 @@ func (m *Mesh) Run(ctx context.Context) error {
 	return m.Close()
 }
 
-// Close ends the mesh at once and waits for all of it (I9). Leave comes first
-// where there is time for it; without it the others take this peer for failed.
+// Close ends the mesh and waits for all of it (I9), for a goodbye under way too.
+// Leave comes first where there is time for it; without it the others take this
+// peer for failed.
 func (m *Mesh) Close() error {
 	m.life.Lock()
 	defer m.life.Unlock()
@@ -234,6 +236,7 @@ func (m *Mesh) Close() error {
 	var err error
 	switch was {
 	case running:
+		m.leaving.Wait() // memberlist panics where it is shut down amid a goodbye
 		err = s.Shutdown()
 		// memberlist waits for none of the streams it was handed.
 		if !m.transport.lobby.left(m.cfg.Timing.Hello) {

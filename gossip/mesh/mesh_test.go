@@ -30,9 +30,7 @@ func TestThreePeersMeetBySeedAndPart(t *testing.T) {
 	a.knows(t, c, 9)
 
 	// A graceful leave is no failure, and its load goes.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := b.Leave(ctx); err != nil {
+	if err := b.Leave(); err != nil {
 		t.Fatal(err)
 	}
 	b.close(t)
@@ -237,7 +235,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	if err := n.Do(context.Background(), func() {}); err == nil {
 		t.Error("Do after Close did not fail")
 	}
-	if err := n.Leave(context.Background()); err == nil {
+	if err := n.Leave(); err == nil {
 		t.Error("Leave after Close did not fail")
 	}
 	if _, err := n.ListKeys(); err == nil {
@@ -264,20 +262,29 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestWhoIsAloneLeavesAtOnce(t *testing.T) {
+func TestWhoIsAloneSaysNoGoodbye(t *testing.T) {
 	t.Parallel()
-	gone, cancel := context.WithCancel(context.Background())
-	cancel()
 	a := start(t, config("a"))
-	if err := a.Leave(gone); err != nil {
+	if err := a.Leave(); err != nil {
 		t.Errorf("alone: %v", err)
 	}
-	a.close(t)
-
-	b := start(t, config("b"))
-	c := start(t, config("c", b.Addr()))
-	whole(t, b, c)
-	if err := c.Leave(gone); err == nil {
-		t.Error("with another peer, Leave did not wait for the goodbye to be sent")
+	if st := a.serf.State(); st != serf.SerfAlive {
+		t.Errorf("alone, a peer waited for others to hear its goodbye: membership is %v", st)
 	}
+}
+
+// memberlist panics in a Leave that outlives its Shutdown.
+func TestCloseWaitsForAGoodbyeUnderWay(t *testing.T) {
+	t.Parallel()
+	a := start(t, config("a"))
+	b := start(t, config("b", a.Addr()))
+	whole(t, a, b)
+	left := make(chan error, 1)
+	go func() { left <- b.Leave() }()
+	eventually(t, "b says goodbye", func() bool { return b.serf.State() == serf.SerfLeaving })
+	b.close(t)
+	if err := <-left; err != nil {
+		t.Errorf("a goodbye was cut by Close: %v", err)
+	}
+	eventually(t, "a saw b leave", func() bool { return a.stateOf(b) == Left })
 }
