@@ -108,17 +108,18 @@ func metaLevel(m Meta) uint8 { return uint8(Tiers - m.Best()) }
 
 // findFact returns the reference of a handle, 0 if h does not have it.
 func (t *Tree) findFact(hs *holder, handle uint64) (ref uint32) {
-	ref, _ = t.searchFact(hs, handle, t.hash(handle))
-	return ref
+	var c cursor
+	return t.searchFact(&c, hs, handle, t.hash(handle))
 }
 
-// searchFact is findFact for a handle with a hash, that also says where in the
+// searchFact is findFact for a handle with a hash, and leaves c where in the
 // table it would be.
-func (t *Tree) searchFact(hs *holder, handle uint64, hash uint32) (ref uint32, c cursor) {
-	for c = hs.byHandle.seek(hash); ; {
+func (t *Tree) searchFact(c *cursor, hs *holder, handle uint64, hash uint32) (ref uint32) {
+	hs.byHandle.seek(c, hash)
+	for {
 		ref = c.next()
 		if ref == 0 || t.holds(ref, handle) {
-			return ref, c
+			return ref
 		}
 	}
 }
@@ -157,7 +158,9 @@ func (t *Tree) factLineOf(hs *holder, line uint32) uint32 {
 			return near.id
 		}
 	}
-	for c := hs.byLine.seek(t.hash(uint64(line))); ; {
+	var c cursor
+	hs.byLine.seek(&c, t.hash(uint64(line)))
+	for {
 		id := c.next()
 		if id == 0 {
 			return 0

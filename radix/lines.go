@@ -213,16 +213,17 @@ func (t *Tree) dropLine(id uint32, cold *coldLine) {
 
 // lookup finds the place of a key, 0 if it has none.
 func (t *Tree) lookup(k Key, hash uint32) (loc uint32) {
-	loc, _ = t.search(k, hash)
-	return loc
+	var c cursor
+	return t.search(&c, k, hash)
 }
 
-// search is lookup that also says where in the table the key would be.
-func (t *Tree) search(k Key, hash uint32) (loc uint32, c cursor) {
-	for c = t.keys.seek(hash); ; {
+// search is lookup that leaves c where in the table the key would be.
+func (t *Tree) search(c *cursor, k Key, hash uint32) (loc uint32) {
+	t.keys.seek(c, hash)
+	for {
 		loc = c.next()
 		if loc == 0 || t.lines.keys.at(loc >> lineShift)[loc&lineMask] == k {
-			return loc, c
+			return loc
 		}
 	}
 }
@@ -235,6 +236,7 @@ func (t *Tree) place(prev uint32, parent Key, keys []Key) {
 	t.locs = t.locs[:0]
 	var hashes [batch]uint32
 	from, to := 0, 0 // whose hashes these are
+	var c cursor
 	for j, k := range keys {
 		loc := t.follow(prev, k)
 		if loc == 0 {
@@ -248,8 +250,7 @@ func (t *Tree) place(prev uint32, parent Key, keys []Key) {
 				}
 			}
 			hash := hashes[(j-from)%batch]
-			var c cursor
-			if loc, c = t.search(k, hash); loc == 0 {
+			if loc = t.search(&c, k, hash); loc == 0 {
 				if loc = t.add(prev, parent, k, (len(keys)-j+lineLen-1)/lineLen); loc&lineMask == 0 {
 					t.heads.prefetch(hash)
 				}

@@ -19,17 +19,18 @@ func (t *Tree) removeBatch(h Holder, hs *holder, handles []uint64, update Update
 	for i, handle := range handles {
 		hashes[i] = t.hash(handle)
 	}
+	var c cursor
 	if len(handles) > 1 {
 		t.sink += hs.byHandle.gather(hashes)
 		for _, hash := range hashes {
-			c := hs.byHandle.seek(hash)
+			hs.byHandle.seek(&c, hash)
 			if ref := c.next(); ref != 0 && ref&spillBit == 0 {
 				t.sink += t.facts.at(ref >> lineShift).handles[ref&lineMask]
 			}
 		}
 	}
 	for i, handle := range handles {
-		t.refs[i], _ = t.searchFact(hs, handle, hashes[i])
+		t.refs[i] = t.searchFact(&c, hs, handle, hashes[i])
 	}
 	for i, handle := range handles {
 		// An earlier removal of the same handle leaves nothing at its place.

@@ -102,7 +102,9 @@ func (s *sets) find(id uint32, h Holder, level uint8) uint32 {
 	}
 	hash := s.rec(id).hash ^ s.mark(h, old) ^ s.mark(h, level)
 	class := s.build(id, h, level)
-	for c := s.intern.seek(oddHash(hash)); ; {
+	var c cursor
+	s.intern.seek(&c, oddHash(hash))
+	for {
 		ref := c.next()
 		if ref == 0 {
 			break

@@ -69,6 +69,7 @@ func (t *Tree) parent(k Key) (loc uint32) {
 
 func (t *Tree) storePages(h Holder, hs *holder, perPage int, keys []Key, handles []uint64, update Update) {
 	line, id := noLine, uint32(0) // the fact line in hand
+	var at cursor
 	for i, handle := range handles {
 		if i%batch == 0 {
 			t.gatherPages(hs, handles[i:min(i+batch, len(handles))], t.locs[i*perPage:])
@@ -76,7 +77,7 @@ func (t *Tree) storePages(h Holder, hs *holder, perPage int, keys []Key, handles
 		locs := t.locs[i*perPage : (i+1)*perPage]
 		end := locs[perPage-1]
 		hash := t.hashes[i%batch]
-		ref, at := t.searchFact(hs, handle, hash)
+		ref := t.searchFact(&at, hs, handle, hash)
 		if ref != 0 {
 			if t.restore(h, hs, ref, end, perPage, update) {
 				continue

@@ -75,15 +75,18 @@ type cursor struct {
 	found bool // next has returned a reference
 }
 
-// seek starts a walk over the references of hash.
-func (t *table) seek(hash uint32) cursor {
-	c := cursor{part: t.part(hash), hash: hash}
-	c.at = c.part.home(hash)
-	c.b = c.part.bucket(c.at)
-	if c.left = c.b.match(uint64(hash) * hashOnes); c.left == 0 && c.b.room() == 0 {
+// seek starts the walk c over the references of hash. It fills c where it lies:
+// a cursor is too long for registers, and a copy of what was just written waits
+// for every store before it.
+func (t *table) seek(c *cursor, hash uint32) {
+	p := t.part(hash)
+	at := p.home(hash)
+	b := p.bucket(at)
+	left := b.match(uint64(hash) * hashOnes)
+	c.part, c.b, c.left, c.at, c.hash, c.found = p, b, left, at, hash, false
+	if left == 0 && b.room() == 0 {
 		c.flow()
 	}
-	return c
 }
 
 // flow goes on to the next bucket that has the hash or room for it.

@@ -67,7 +67,9 @@ func TestTableEqualsMap(t *testing.T) {
 		}
 		for h, want := range model {
 			var got []uint32
-			for c := table.seek(h); ; {
+			var c cursor
+			table.seek(&c, h)
+			for {
 				ref := c.next()
 				if ref == 0 {
 					break
@@ -102,7 +104,8 @@ func insertEitherWay(rng *rand.Rand, table *table, hash, ref uint32) {
 		table.insert(hash, ref)
 		return
 	}
-	c := table.seek(hash)
+	var c cursor
+	table.seek(&c, hash)
 	for c.next() != 0 {
 	}
 	table.insertAt(&c, ref)
