@@ -215,6 +215,33 @@ func TestADonorThatDoesNotAnswerIsNotAskedAgain(t *testing.T) {
 	}
 }
 
+// An answer of an incarnation that was outranked meanwhile says nothing of the
+// new one: who has it is asked at once, not half a minute later.
+func TestAnAnswerFromBeforeARestartSilencesNobody(t *testing.T) {
+	l := newLab()
+	l.ctx = crdt.Context{Epoch: 1, Anchor: 1, Floor: 3}
+	c := among(t, l, 2, Version)
+	for _, p := range c.order {
+		p.conns[Bulk].met = true
+	}
+	old, restarted := c.order[0], c.order[1]
+	c.repair.need(old, "r#0", donor{ctx: crdt.Context{Epoch: 1, Anchor: 1, Floor: 9}}, true)
+	wants, now := until(c, 1_001, 50)
+	if len(wants) != 1 {
+		t.Fatalf("asked %v, want one peer", wants)
+	}
+	l.ctx, l.outcome = crdt.Context{Epoch: 2, Anchor: 1, Floor: 3}, crdt.Outcome{Stale: true}
+	c.repair.need(restarted, "r#0", donor{ctx: crdt.Context{Epoch: 2, Anchor: 1, Floor: 9}}, true)
+	conn := old.conns[Fast].id
+	wants = asked(c.Step(now+5, Received{Conn: conn, Data: encodeFrame(Version, kindSlots, 2, c.cursor.slotsBody(&crdt.Delta{Stream: "r#0", Epoch: 1, Anchor: 1, Slots: []crdt.Slot{{Seq: 4}}}, flagAnswer, 0))}))
+	if n := c.Stats().Rejected["payload"]; n != 0 {
+		t.Fatal("the answer was rejected")
+	}
+	if want := []string{fmt.Sprintf("%d r#0 0", restarted.conns[Fast].id)}; !slices.Equal(wants, want) {
+		t.Errorf("after an answer of an outranked incarnation asked %v, want the peer that has the new one", wants)
+	}
+}
+
 // A scrape that was sent on a connection that broke is no more a thing of the
 // past than any other: the next connection begins with all of them.
 func TestScrapesUnderWayOnABrokenConnectionAreToldAgain(t *testing.T) {

@@ -352,7 +352,7 @@ func (c *repair) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outco
 	case flags&flagLater != 0:
 		pl.patient = true
 		return
-	case out.Stale || out.Quarantined || out.Full:
+	case out.Quarantined || out.Full:
 		c.unask(pl)
 		c.silence(pl)
 		return
@@ -360,7 +360,8 @@ func (c *repair) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outco
 	c.answered(pl, p)
 }
 
-// silence leaves a stream alone that the state does not take.
+// silence leaves a stream alone that the state does not take: too many epochs, or
+// no room for it.
 func (c *repair) silence(pl *pull) {
 	pl.donors, pl.whole, pl.heal = nil, false, false
 	pl.mute = c.now + brokenMs
