@@ -163,6 +163,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	counters(c.snapshots, gossip.SnapshotReasons(), core.Snapshots)
 	counters(c.givenUp, gossip.DropCauses(), core.Dropped)
+	ch <- prometheus.MustNewConstMetric(c.givenUp, prometheus.CounterValue, float64(st.Untold), "prediction")
 	counters(c.rejected, gossip.RejectCauses(), core.Rejected)
 	worst, refused := 0.0, 0
 	if v := p.path.view.ages.Load(); v != nil {

@@ -35,7 +35,7 @@ var closedLists = map[string][]string{
 	"banyan_snapshots_total":     {`reason="join"`, `reason="gap"`, `reason="divergence"`, `reason="behind"`},
 	"banyan_mesh_bytes_total":    {`direction="in"`, `direction="out"`, `frame="slots"`, `frame="snapshot"`, `frame="load"`},
 	"banyan_tokenized_total":     {`mode="engine"`, `mode="text"`, `reason="timeout"`},
-	"banyan_mesh_given_up_total": {`cause="streams"`, `cause="stage"`, `cause="owed"`}, "banyan_mesh_frames_rejected_total": {`cause="payload"`},
+	"banyan_mesh_given_up_total": {`cause="streams"`, `cause="stage"`, `cause="owed"`, `cause="prediction"`}, "banyan_mesh_frames_rejected_total": {`cause="payload"`},
 }
 
 // exposition is what a peer that just started shows at /metrics.

@@ -31,7 +31,7 @@ type guesses struct {
 	lattice *crdt.Predictions
 	holders map[crdt.StreamID]radix.Holder
 	own     []crdt.Prediction // waiting for the mesh
-	lost    uint64            // own ones dropped because too many waited
+	lost    uint64            // own ones not told because too many waited; the sums bring them
 	next    int64             // ms of the next expiry; 0 none
 	keys    []radix.Key       // scratch
 }

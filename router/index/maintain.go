@@ -60,13 +60,14 @@ type Stats struct {
 	Above       int              // bytes of slots above holes
 	Suspect     int              // facts older than a lost batch
 	Loose       int              // facts whose place in a prompt is not known
+	Untold      uint64           // own predictions that were not told at once, as too many waited; the digests bring them
 }
 
 // Stats adds up the index. O(streams).
 func (x *Index) Stats() (s Stats) {
 	x.locked(func() {
 		t, g := x.tree.Stats(), x.guesses.Stats()
-		s = Stats{Keys: t.Keys, Holders: t.Holders, Width: x.tree.Width() + x.guesses.Width(), Bytes: t.Bytes + g.Bytes, Predicted: g.Facts, Streams: len(x.streams)}
+		s = Stats{Keys: t.Keys, Holders: t.Holders, Width: x.tree.Width() + x.guesses.Width(), Bytes: t.Bytes + g.Bytes, Predicted: g.Facts, Streams: len(x.streams), Untold: x.guess.lost}
 		for _, st := range x.streams {
 			if b := blocksOf(st); b != nil {
 				s.Facts += int(b.sum.Count)
