@@ -105,7 +105,7 @@ func (s *Status) checks() []check {
 		{oldest <= 2*staleMs, "views of other peers are at most " + millis(&oldest) + " old"},
 		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
 		{needed == nil, drainedText(drained, needed)},
-		{deaf == 0, eventsText(deaf, trying, guessed, away, len(s.Replicas))},
+		{deaf+away == 0, eventsText(deaf, trying, guessed, away, len(s.Replicas))},
 		{!slices.ContainsFunc(s.Keys, func(k Keying) bool { return k.Off }), keysCheck(s.Keys)},
 		{!s.Alone(), seedsText(len(s.Mesh.Unjoined))},
 		{s.Mesh.Divergent == 0, factsText(s.Mesh.Divergent)},
@@ -210,7 +210,7 @@ func eventsText(deaf, trying, guessed, away, replicas int) string {
 		text += fmt.Sprintf("; %d announced nowhere: their cache is guessed", guessed)
 	}
 	if away > 0 {
-		text += fmt.Sprintf("; %d of replicas that do not answer", away)
+		text += fmt.Sprintf("; %d do not answer", away)
 	}
 	return text
 }
