@@ -271,6 +271,10 @@ func TestWhoIsAloneSaysNoGoodbye(t *testing.T) {
 	if st := a.serf.State(); st != serf.SerfAlive {
 		t.Errorf("alone, a peer waited for others to hear its goodbye: membership is %v", st)
 	}
+	a.close(t)
+	if a.log.count("[WARN]  a: serf: Shutdown") != 0 {
+		t.Error("alone, a peer warns when it stops as it should")
+	}
 }
 
 // memberlist panics in a Leave that outlives its Shutdown.

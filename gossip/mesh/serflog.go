@@ -36,7 +36,9 @@ func (w *serfLog) Write(line []byte) (int, error) {
 			w.debug.Warn("refused: somebody's gossip is encrypted with a key that this peer does not have: compare mesh.key and mesh.keyring", "cause", string(causeKey), "from", from)
 		}
 	}
-	if (strings.HasPrefix(s, "[ERR]") || strings.HasPrefix(s, "[WARN]")) && !w.once.first(kindOfLine(s)) {
+	// Who is alone has nobody to say goodbye to (Mesh.Leave): that is no fault.
+	quiet := strings.Contains(s, "Shutdown without a Leave")
+	if quiet || (strings.HasPrefix(s, "[ERR]") || strings.HasPrefix(s, "[WARN]")) && !w.once.first(kindOfLine(s)) {
 		w.debug.Debug(strings.TrimSpace(s))
 		return len(line), nil
 	}

@@ -210,7 +210,7 @@ func eventsText(deaf, trying, guessed, away, replicas int) string {
 		text += fmt.Sprintf("; %d announced nowhere: their cache is guessed", guessed)
 	}
 	if away > 0 {
-		text += fmt.Sprintf("; %d do not answer", away)
+		text += fmt.Sprintf("; %d not answering", away)
 	}
 	return text
 }
