@@ -95,6 +95,25 @@ func (r *faultRun) rememberKnown() {
 	}
 }
 
+// gaveUpAlone notes anew what a peer knows of an engine that gives slots up before
+// it has heard, after the faults, of any other peer: there was nobody to ask, and
+// what it folds over the hole may leave its ring before it meets one.
+func (r *faultRun) gaveUpAlone(p *faultPeer, id crdt.StreamID) {
+	for _, s := range p.sees {
+		if s.up {
+			return
+		}
+	}
+	for _, e := range r.engines {
+		for i := range e.known {
+			if k := &e.known[i]; e.stream == id && k.peer == p.name {
+				d, _ := p.index.Digest(id)
+				k.ctx, k.kept = d.Context, p.keeps(e, d.Context.Epoch)
+			}
+		}
+	}
+}
+
 // keepers are the live peers that can send a slot of an engine and count, by slot.
 func (r *faultRun) keepers(e *faultEngine, epoch uint64) map[uint64][]*faultPeer {
 	out := map[uint64][]*faultPeer{}
