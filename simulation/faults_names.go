@@ -48,11 +48,13 @@ func (e *faultEngine) lifeNamed(epoch uint64) int {
 }
 
 // notePartings remembers which elders a peer is kept from: what they know it
-// may never hear.
+// may never hear. A peer that is done joining before it hears of one asked only
+// those it had heard of.
 func (r *faultRun) notePartings(x *faultPeer) {
 	for y, together := range x.elders.peers {
 		s := x.sees[y.slot]
-		if together && (!y.alive || y.stalled || x.stalled || !r.net.both(x.slot, y.slot) || s != nil && r.now < s.suspectTo) {
+		early := x.joined && (s == nil || !s.up)
+		if together && (early || !y.alive || y.stalled || x.stalled || !r.net.both(x.slot, y.slot) || s != nil && r.now < s.suspectTo) {
 			x.elders.peers[y] = false
 		}
 	}
