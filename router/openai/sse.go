@@ -6,6 +6,9 @@ import "bytes"
 // with twenty log probabilities is about 4 KiB.
 const MaxEvent = 1 << 20
 
+// keptBytes is the largest buffer that a Scanner keeps from one event to the next.
+const keptBytes = 64 << 10
+
 // Event is one server-sent event, or a piece of the stream that is none.
 type Event struct {
 	// Raw is what was fed, line ends and the empty line included. Valid only
@@ -144,6 +147,9 @@ func (s *Scanner) finish(raw []byte, emit func(Event)) {
 	}
 	emit(event)
 	s.held, s.long = s.held[:0], false
+	if cap(s.held) > keptBytes {
+		s.held = nil
+	}
 }
 
 // payload joins the data lines of a whole event. One line, the usual case, is
