@@ -262,6 +262,7 @@ func (r *faultRun) finish() {
 		r.nothingLost(e)
 	}
 	r.noEcho()
+	r.runUntil(r.now + 2*askedEveryMs) // a second owner sends up to 50 ms later what a first one did not
 	before := r.slotFrames()
 	r.runUntil(r.now + quietMs)
 	r.checked("NoEcho")

@@ -124,7 +124,12 @@ func (x *exchange) readUpTo(limit, length int64) ([]byte, error) {
 	}
 }
 
-func (x *exchange) returnBody() { x.bodies.put(x.held) }
+func (x *exchange) returnBody() {
+	x.bodies.put(x.held)
+	if x.rest != nil {
+		x.bodies.put(x.rest.held)
+	}
+}
 
 // meter bounds the bytes of all bodies together.
 type meter struct {

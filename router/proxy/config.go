@@ -61,6 +61,9 @@ type Config struct {
 
 	// Retried is called when a try is given up for another one.
 	Retried func(cause Cause)
+	// Resumed is called once a stream whose replica was lost after its first
+	// byte, if Limits.Continue is on.
+	Resumed func(how Resumption)
 	// Refused is called for every answer that is not a try's own: those and
 	// the results with Answered are all answers clients get.
 	Refused func(status int)
@@ -123,6 +126,7 @@ type Limits struct {
 	Retries      int           // tries after the first [2; negative: none]
 	RetryRatio   float64       // retries per request over time [0.2]
 	RetryMin     float64       // and per second besides [10]
+	Continue     bool          // another replica goes on with a stream whose replica is lost [no]
 }
 
 func (l *Limits) fill() {
@@ -170,6 +174,9 @@ type Call struct {
 	Tried   []string // Target.Replica of earlier tries
 	// Memo is Pick's own: what it keeps from one try to the next.
 	Memo any
+	// Lost is the Memo of the call whose answer this one goes on with; nil: it is
+	// a client's own.
+	Lost any
 	// Trail is Began's own: what is remembered of the request.
 	Trail any
 
@@ -199,7 +206,9 @@ type Target struct {
 	NoHedge bool
 	// NoUsage: do not ask this replica for usage on streams.
 	NoUsage bool
-	Token   any // Pick's own, for FirstToken and Done
+	// Tokens: it tells the token ids of a stream that asks for return_token_ids.
+	Tokens bool
+	Token  any // Pick's own, for FirstToken and Done
 }
 
 // Cause says why a try failed; a closed list.
@@ -228,6 +237,7 @@ type Result struct {
 	Failed     bool          // the replica reported an error inside the stream
 	Answered   bool          // the client was given this try's answer, or a part of it
 	Retried    bool          // another try follows, if Pick has a target
+	Before     int           // tokens of the answer that earlier replicas generated
 	NoBudget   bool          // another try would follow, but for the budget of retries
 	Lost       bool          // another try of the same request began to answer first
 }

@@ -21,30 +21,61 @@ const (
 // errIdle ends an answer that began and stands still.
 var errIdle = errors.New("the answer stands still")
 
-// deliver passes an answer on, from its first bytes to its end.
-func (x *exchange) deliver(t *try) {
+// deliver passes an answer on, from its first bytes to its end. It returns false
+// if its replica was lost, or would not go on with a stream: t.result.Retried says
+// whether another one is to.
+func (x *exchange) deliver(t *try) (over bool) {
+	if x.out == nil {
+		if x.unfit(t) {
+			return true
+		}
+		x.out = x.newSink(t)
+		x.out.begin()
+	} else if !x.out.goOn(t) {
+		x.finish(t)
+		return false
+	}
+	t.result.Answered = true
+	cut := x.relay(x.out)
+	if cut && x.mayResume(t) {
+		t.result.Retried, t.result.Answered = true, false
+		x.finish(t)
+		return false
+	}
+	whole := !cut || x.rest != nil && x.rest.ended && !t.result.ClientGone
+	if t.result.ClientGone {
+		x.left()
+	}
+	switch {
+	case whole && t.resumes, whole && cut:
+		x.tellResumed(ResumeDone)
+	case x.rest != nil && x.rest.why != "" && cut && !t.result.ClientGone:
+		x.tellResumed(x.rest.why)
+	}
+	x.out.end(cut, whole)
+	x.finish(t)
+	x.end.Cut = !whole && !t.result.ClientGone
+	if !whole {
+		// The client must see that the answer is not whole.
+		panic(http.ErrAbortHandler)
+	}
+	return true
+}
+
+// unfit answers for a replica whose answer no client is given.
+func (x *exchange) unfit(t *try) bool {
 	if t.res.StatusCode >= 500 && !isJSON(t.res.Header.Get("Content-Type")) {
 		x.finish(t)
 		x.refuseStatus(t)
-		return
+		return true
 	}
 	if redirects(t.res.StatusCode) { // clients are sent nowhere, and it is no answer
 		x.finish(t)
 		x.w.Header().Set("X-Banyan-Replica", t.target.Replica)
 		x.refuse(refusal(http.StatusBadGateway, "replica_failed", "the replica answered with a redirect ("+strconv.Itoa(t.res.StatusCode)+")"))
-		return
+		return true
 	}
-	t.result.Answered = true
-	cut := x.relay(t)
-	if t.result.ClientGone {
-		x.left()
-	}
-	x.finish(t)
-	x.end.Cut = cut && !t.result.ClientGone
-	if cut {
-		// The client must see that the answer is not whole.
-		panic(http.ErrAbortHandler)
-	}
+	return false
 }
 
 // redirects reports whether a status asks the client to go elsewhere.
@@ -88,9 +119,8 @@ func (x *exchange) refuseStatus(t *try) {
 
 // relay streams the body to the client and reports whether it was cut short by
 // the replica.
-func (x *exchange) relay(t *try) (cut bool) {
-	s := x.newSink(t)
-	s.begin()
+func (x *exchange) relay(s *sink) (cut bool) {
+	t := s.t
 	idle := time.AfterFunc(x.limits.Idle, func() { t.cancel(errIdle) })
 	idle.Stop() // it runs only while the replica is waited for, not the client
 	data, err := t.first, t.firstErr
@@ -102,6 +132,9 @@ func (x *exchange) relay(t *try) (cut bool) {
 				return true
 			}
 		}
+		if s.kept && x.rest.gaveUp {
+			err = errGaveUp
+		}
 		if err != nil {
 			break
 		}
@@ -111,7 +144,12 @@ func (x *exchange) relay(t *try) (cut bool) {
 		idle.Stop()
 		data = t.buffer[:n]
 	}
-	s.end(err == io.EOF)
+	if t.resumes {
+		t.result.Before = x.rest.before
+	}
+	if err == io.EOF && s.kept && x.rest.stopped() {
+		err = io.ErrUnexpectedEOF
+	}
 	if err == io.EOF {
 		return false
 	}
@@ -132,20 +170,26 @@ type sink struct {
 
 	events  bool // server-sent events, to be read
 	filter  bool // and written without the usage nobody asked for
+	kept    bool // and another replica can go on with it: see unfinished
 	capture bool // a whole JSON answer, kept to find its usage
 	flush   bool // every read goes out at once
 
+	endpoint openai.Endpoint // the client's
 	scanner  openai.Scanner
 	body     []byte // captured, or scratch of filter
 	deadline time.Time
 }
 
 func (x *exchange) newSink(t *try) *sink {
-	s := &sink{x: x, t: t}
+	s := &sink{x: x, t: t, endpoint: x.call.Endpoint}
 	header := t.res.Header
 	contentType, plain := header.Get("Content-Type"), header.Get("Content-Encoding") == ""
 	s.events = plain && strings.HasPrefix(contentType, "text/event-stream")
-	s.filter = s.events && t.asked
+	s.kept = s.events && x.rest != nil && x.rest.why == "" && t.res.StatusCode == http.StatusOK
+	if s.kept {
+		s.scanner.Limit = openai.MaxEvent + 2*x.size // the first one holds the prompt's token ids
+	}
+	s.filter = s.events && t.asked && !s.kept
 	s.capture = plain && !s.events && x.call.Endpoint != openai.Other && t.res.StatusCode == http.StatusOK &&
 		t.res.ContentLength <= maxUsageBytes && isJSON(contentType)
 	s.flush = s.events || t.res.ContentLength < 0
@@ -155,7 +199,7 @@ func (x *exchange) newSink(t *try) *sink {
 // begin sends the header.
 func (s *sink) begin() {
 	s.x.inbound(s.t.res.Header, s.t.target)
-	if s.filter {
+	if s.filter || s.kept {
 		s.x.w.Header().Del("Content-Length")
 	}
 	s.extend(s.t.start)
@@ -178,6 +222,10 @@ func (s *sink) extend(now time.Time) {
 func (s *sink) write(data []byte) bool {
 	s.extend(time.Now())
 	switch {
+	case s.kept:
+		s.body = s.body[:0]
+		s.scanner.Feed(data, s.keep)
+		return s.put(s.body)
 	case s.filter:
 		s.body = s.body[:0]
 		s.scanner.Feed(data, s.sift)
@@ -261,18 +309,25 @@ func appendCut(dst []byte, endpoint openai.Endpoint) []byte {
 
 // end writes what a filter holds back, says in words that a stream was cut if
 // it stands between two events, and reads the usage of a whole answer.
-func (s *sink) end(whole bool) {
+func (s *sink) end(cut, whole bool) {
 	switch {
 	case s.events:
-		idle := s.scanner.Idle()
+		idle := s.scanner.Idle() || s.kept
 		s.body = s.body[:0]
-		if s.filter {
+		switch {
+		case s.kept && cut: // what is held is a part of an event
+			if whole {
+				s.body = s.x.rest.appendEnd(s.body)
+			}
+		case s.kept:
+			s.scanner.Flush(s.keep)
+		case s.filter:
 			s.scanner.Flush(s.sift)
-		} else {
+		default:
 			s.scanner.Flush(func(e openai.Event) { s.note(e) })
 		}
 		if !whole && idle && s.x.r.Context().Err() == nil {
-			s.body = appendCut(s.body, s.x.call.Endpoint)
+			s.body = appendCut(s.body, s.endpoint)
 		}
 		s.put(s.body)
 	case s.capture && whole:

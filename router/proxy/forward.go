@@ -30,14 +30,16 @@ var errProtocol = errors.New("the replica switched protocols")
 
 // try is one dispatch of a call to one target.
 type try struct {
-	target *Target
-	start  time.Time
-	ctx    context.Context //nolint:containedctx // the try's own, from newTry to run
-	cancel context.CancelCauseFunc
-	span   trace.Span
-	hedge  bool // another try was under way already
-	asked  bool // usage was asked for on the client's behalf
-	result Result
+	target  *Target
+	start   time.Time
+	ctx     context.Context //nolint:containedctx // the try's own, from newTry to run
+	cancel  context.CancelCauseFunc
+	span    trace.Span
+	hedge   bool // another try was under way already
+	asked   bool // usage was asked for on the client's behalf
+	tokens  bool // and token ids
+	resumes bool // it goes on with an answer whose replica was lost
+	result  Result
 
 	res      *http.Response
 	buffer   *[bufferBytes]byte
@@ -46,13 +48,15 @@ type try struct {
 	held     []byte // body of an answer that is worth a retry, bounded
 }
 
-// forward tries replicas until one answers or no try is left.
+// forward tries replicas until one answers or no try is left. If one is lost in
+// the middle of a stream, and that is on, the next one goes on with it.
 func (x *exchange) forward() {
 	x.budget.request(x.read)
 	if x.cfg.Hedge.on() {
 		x.hedges.request(x.read)
 		defer x.racers.Wait()
 	}
+	x.unfinish()
 	var last *try
 	for {
 		target, err := x.pick()
@@ -62,12 +66,14 @@ func (x *exchange) forward() {
 		}
 		t := x.try(target)
 		if t.result.Cause == CauseNone {
-			x.deliver(t)
-			return
+			if x.deliver(t) {
+				return
+			}
+		} else {
+			t.result.Retried = x.mayRetry(t)
+			t.result.Answered = !t.result.Retried && t.passable() && !t.result.ClientGone && x.out == nil
+			x.finish(t)
 		}
-		t.result.Retried = x.mayRetry(t)
-		t.result.Answered = !t.result.Retried && t.passable() && !t.result.ClientGone
-		x.finish(t)
 		last = t
 		if !t.result.Retried {
 			x.giveUp(last, nil)
@@ -111,11 +117,13 @@ func (x *exchange) repeatable() bool {
 }
 
 // giveUp answers for a call without an answer: as the last try failed, or as
-// Pick said if there was none.
+// Pick said if there was none. A stream that has begun is broken off.
 func (x *exchange) giveUp(last *try, picked error) {
 	switch {
 	case x.r.Context().Err() != nil:
 		x.left()
+	case x.out != nil:
+		x.breakOff()
 	case last == nil:
 		x.refusePick(picked)
 	case last.result.Cause == CauseStatus:
@@ -209,6 +217,10 @@ func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 	if !t.target.NoUsage && body.Stream && !body.IncludeUsage {
 		body = body.Clone()
 		t.asked = body.AskUsage()
+	}
+	if t.tokens = x.wantsTokens(t.target); t.tokens {
+		body = body.Clone()
+		body.Set("return_token_ids", []byte("true"))
 	}
 	path := (&url.URL{Path: x.call.Path}).EscapedPath() // some endpoints have several
 	raw := body.Bytes()

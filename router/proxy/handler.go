@@ -117,6 +117,8 @@ type exchange struct {
 	held   int64     // bytes taken of bodies
 	size   int       // of the body, in bytes
 
+	out    *sink          // the client's end of an answer that has begun
+	rest   *unfinished    // what it takes to continue it; nil: that is off
 	racers sync.WaitGroup // tries beside each other
 	turn   turn
 	placed bool          // it holds a place of gate

@@ -164,7 +164,7 @@ func (x *exchange) hedge(first *try) *try {
 
 // newTry prepares a try, so that it can be cancelled while it runs.
 func (x *exchange) newTry(target *Target, hedge bool) *try {
-	t := &try{target: target, hedge: hedge, start: time.Now()}
+	t := &try{target: target, hedge: hedge, resumes: x.out != nil, start: time.Now()}
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	t.cancel = cancel
 	t.ctx = x.traceTry(ctx, t)
