@@ -103,9 +103,14 @@ func (h *health) judge(t *ticket, res *proxy.Result, now time.Time) {
 
 // noOther is told that a call finds no replica for another try.
 func (h *health) noOther(call *proxy.Call) {
-	if pr, ok := call.Memo.(*prompt); ok && !call.Hedge {
-		for _, f := range pr.blame.end() {
-			h.charge(&pr.blame, f, false, time.Now())
+	pr, ok := call.Memo.(*prompt)
+	if !ok {
+		pr, ok = call.Lost.(*prompt)
+	}
+	if ok && !call.Hedge {
+		b := pr.guilt()
+		for _, f := range b.end() {
+			h.charge(b, f, false, time.Now())
 		}
 	}
 }

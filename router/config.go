@@ -121,10 +121,11 @@ type LimitsConfig struct {
 	Idle         time.Duration `yaml:"idle" doc:"longest silence of a replica inside an answer; then it is cut"`
 	Deadline     time.Duration `yaml:"deadline" doc:"longest wait for the first byte of an answer, from the request on, all tries together; then 504; 0 = no limit"`
 	Retries      int           `yaml:"retries" doc:"tries on other replicas before the first byte"`
+	Continue     bool          `yaml:"continue_streams" doc:"when a vLLM replica is lost in mid-answer, another one goes on with the stream and the client notices nothing; for text without tools, stop strings and grammars; costs 4 bytes a token in flight"`
 	Tokenize     time.Duration `yaml:"tokenize" doc:"deadline for asking an engine for token ids"`
 	Memory       int64         `yaml:"memory" doc:"bytes for what is known of the replicas' caches; beyond that predictions are dropped first, then the streams that grew most; 0 = half of the container's or the machine's memory"`
 	StreamFacts  int           `yaml:"stream_facts" doc:"blocks that one replica may announce; beyond, its cache is guessed; less where it tells a small cache"`
-	RingBytes    int64         `yaml:"ring_bytes" doc:"recent slots kept for other peers, all streams together"`
+	RingBytes    int64         `yaml:"-"` // recent slots kept for other peers, all streams together
 	Predictions  int           `yaml:"predictions" doc:"predicted blocks kept per replica and namespace; one number per mesh"`
 }
 
@@ -252,7 +253,6 @@ func (c *Config) Validate() error {
 	positive("limits.answer", int64(c.Limits.Answer))
 	positive("limits.idle", int64(c.Limits.Idle))
 	positive("limits.tokenize", int64(c.Limits.Tokenize))
-	positive("limits.ring_bytes", c.Limits.RingBytes)
 	positive("limits.stream_facts", int64(c.Limits.StreamFacts))
 	positive("limits.predictions", int64(c.Limits.Predictions))
 	natural := func(key string, n int64) {

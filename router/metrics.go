@@ -43,6 +43,7 @@ type metrics struct {
 	retries         *prometheus.CounterVec // cause
 	disconnects     prometheus.Counter
 	cut             prometheus.Counter
+	lostStreams     *prometheus.CounterVec // outcome
 	announcedLate   prometheus.Counter
 	tokenized       *prometheus.CounterVec // mode, reason
 	splits          *prometheus.CounterVec // why
@@ -82,6 +83,15 @@ func (m *metrics) answered(policyName string, reason policy.Reason, status int) 
 	m.requests.WithLabelValues(policyName, string(reason), strconv.Itoa(status)).Inc()
 	m.total.Add(1)
 	if status >= 500 || status == 0 {
+		m.failed.Add(1)
+	}
+}
+
+// resumed counts what became of a stream whose replica was lost.
+func (m *metrics) resumed(how proxy.Resumption) {
+	m.lostStreams.WithLabelValues(string(how)).Inc()
+	if how == proxy.ResumeNobody { // no try was told that it was the client's answer
+		m.cut.Inc()
 		m.failed.Add(1)
 	}
 }
@@ -173,6 +183,12 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 	}, []string{"outcome"})
 	for _, how := range proxy.HedgeOutcomes {
 		m.hedges.WithLabelValues(string(how))
+	}
+	m.lostStreams = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "banyan_lost_streams_total", Help: "Streams whose replica was lost after their first byte, with limits.continue_streams: continued by another one, or why the client saw them break off.",
+	}, []string{"outcome"})
+	for _, how := range proxy.Resumptions {
+		m.lostStreams.WithLabelValues(string(how))
 	}
 	m.splits = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "banyan_split_decisions_total", Help: "Decisions between one replica and a prefill-decode pair, by why; remote and only are pairs.",

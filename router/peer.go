@@ -342,6 +342,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 		Models:    p.path.directory.models, Draining: p.readiness.draining.Load,
 		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },
 		Retried:  func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
+		Resumed:  p.metrics.resumed,
 		Refused:  func(status int) { p.metrics.answered(p.rules.config().Policy, policy.ReasonOnly, status) },
 		Overhead: func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
 		Salt:     p.path.directory.seal.salt, ResponseID: p.path.directory.responseID,
@@ -362,7 +363,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 func proxyLimits(l *LimitsConfig) proxy.Limits {
 	out := proxy.Limits{
 		BodyBytes: l.BodyBytes, BodyTimeout: l.BodyTime, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout, FirstByte: l.TTFT, Retries: l.Retries,
-		Answer: l.Answer, Idle: l.Idle, Deadline: l.Deadline,
+		Answer: l.Answer, Idle: l.Idle, Deadline: l.Deadline, Continue: l.Continue,
 		BodiesBytes: bodiesMemory(l.BodyBytes, processMemory()),
 	}
 	if l.Queue == 0 {

@@ -27,6 +27,7 @@ type prompt struct {
 	single bool // the only prompt of its body: the engine's count of tokens is its
 	whole  bool // a prefill leg failed: one replica is enough
 	blame  blame
+	before *blame // of the answer it goes on with; nil: of none
 
 	uncached bool // the engine reads no cache for it
 }
@@ -148,6 +149,14 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	return t.target(pol.Name(), d), nil
 }
 
+// guilt decides whom the failures of the request count against.
+func (pr *prompt) guilt() *blame {
+	if pr.before != nil {
+		return pr.before
+	}
+	return &pr.blame
+}
+
 // prompt is the keys as a decision sees them.
 func (pr *prompt) prompt() pick.Prompt {
 	k := &pr.keys
@@ -194,7 +203,7 @@ func (p *requestPath) countIn(s *scratch, c *policy.Candidate, pr *prompt, d pol
 func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
 	r := s.replicas[c.Index]
 	return &ticket{
-		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, blame: &pr.blame, at: now, begun: now, matched: d.Matched, predicted: d.Predicted,
+		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, blame: pr.guilt(), at: now, begun: now, matched: d.Matched, predicted: d.Predicted,
 		confirmed: s.prompt.Blocks(c.Disk),
 	}
 }
@@ -204,6 +213,7 @@ func (t *ticket) target(policyName string, d policy.Decision) *proxy.Target {
 	spec := &t.replica.Spec
 	return &proxy.Target{
 		Replica: spec.Name, URL: spec.URL, Header: t.headers(), Policy: policyName, Reason: string(d.Reason), Matched: d.Matched, Token: t,
+		Tokens: t.lead == nil && t.replica.Engine() == "vllm",
 	}
 }
 

@@ -50,6 +50,9 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 		q.Text = body.AppendCanonical
 	}
 	pr := &prompt{uncached: body.Uncached(), keys: p.tokens.Keys(ctx, &q), single: body.OnePrompt()}
+	if lost, ok := call.Lost.(*prompt); ok {
+		pr.before = lost.guilt()
+	}
 	p.roots.note(pr.keys.Root, body.Model, call.Tenant)
 	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr

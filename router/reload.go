@@ -56,7 +56,7 @@ var reloadable = []string{
 
 // fixed are the exceptions: sizes given at the start, and what all peers of a
 // mesh must agree on.
-var fixed = []string{"routing.disaggregate.mode", "limits.tokenize", "limits.memory", "limits.ring_bytes", "limits.predictions"}
+var fixed = []string{"routing.disaggregate.mode", "limits.tokenize", "limits.memory", "limits.predictions"}
 
 func isReloadable(key string) bool {
 	under := func(section string) bool { return key == section || strings.HasPrefix(key, section+".") }

@@ -162,24 +162,28 @@ func (t *ticket) rememberTry(res *proxy.Result, begin time.Time) {
 	if t.trail == nil {
 		return
 	}
-	try := requests.Try{Replica: t.replica.Name(), Status: res.Status, Cause: string(res.Cause), Lost: res.Lost, Took: res.Duration}
+	try := requests.Try{Replica: t.replica.Name(), Status: res.Status, Cause: string(res.Cause), Lost: res.Lost, Took: res.Duration, Before: res.Before}
 	if res.Err != nil && !res.Lost && !res.ClientGone {
 		try.Detail = fleet.Cause(res.Err)
 	}
 	t.trail.Tried(try, begin, res.Answered)
-	if !res.Answered {
+	if !res.Answered && (res.TTFT == 0 || !res.Retried) {
 		return
 	}
 	t.trail.Note(func(r *requests.Record) {
+		if !t.first.IsZero() && r.TTFT == 0 { // of a stream that was continued the first one counts
+			r.TTFT = max(t.first.Sub(r.At), 1)
+		}
+		if !res.Answered {
+			return
+		}
 		if res.Failed {
 			r.Error = requests.ErrInStream
 		}
-		if !t.first.IsZero() {
-			r.TTFT = max(t.first.Sub(r.At), 1)
-		}
 		if res.Usage.Known {
-			r.Output = res.Usage.Completion
+			r.Output = res.Before + res.Usage.Completion
 			notePrompt(r, &res.Usage)
+			r.Prompt -= res.Before
 		}
 	})
 }

@@ -68,6 +68,9 @@ func tryRow(i int, t *requests.ToldTry) tableRow {
 	case t.Detail != "":
 		level, result = LevelWarn, "broke off: "+t.Detail
 	}
+	if t.Before > 0 {
+		result += fmt.Sprintf(" (it went on from token %d)", t.Before+1)
+	}
 	status := "-"
 	if t.Status > 0 {
 		status = fmt.Sprint(t.Status)

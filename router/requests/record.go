@@ -59,6 +59,7 @@ type Try struct {
 	Cause   string // why it failed: connect, reset, status, timeout; "": it did not
 	Detail  string // the same in words
 	Lost    bool   // the other try of a hedge answered first
+	Before  int    // tokens of the answer that replicas before it generated, and it went on from
 	Begin   time.Duration
 	Took    time.Duration
 }

@@ -155,6 +155,7 @@ type ToldTry struct {
 	Cause   string  `json:"cause"`
 	Detail  string  `json:"detail"`
 	Lost    bool    `json:"lost"`
+	Before  int     `json:"before_tokens"`
 	Begin   float64 `json:"begin_ms"`
 	Took    float64 `json:"took_ms"`
 }
@@ -216,7 +217,7 @@ func (r *Record) told() ToldRecord {
 	}
 	for i := range r.Tries {
 		t := &r.Tries[i]
-		out.Tries = append(out.Tries, ToldTry{t.Replica, t.Status, t.Cause, t.Detail, t.Lost, ms(t.Begin), ms(t.Took)})
+		out.Tries = append(out.Tries, ToldTry{t.Replica, t.Status, t.Cause, t.Detail, t.Lost, t.Before, ms(t.Begin), ms(t.Took)})
 	}
 	return out
 }
