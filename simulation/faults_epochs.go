@@ -10,7 +10,8 @@ import (
 
 // account is what owners delivered under one epoch.
 type account struct {
-	life int // process whose slots came
+	life  int  // process whose slots came
+	apart bool // others had another name for it, who could not be asked
 }
 
 // noteEpoch holds what a tracker delivers against the truth: one epoch names one
@@ -95,22 +96,65 @@ func (r *faultRun) rememberKnown() {
 	}
 }
 
-// gaveUpAlone notes anew what a peer knows of an engine that gives slots up before
-// it has heard, after the faults, of any other peer: there was nobody to ask, and
-// what it folds over the hole may leave its ring before it meets one.
-func (r *faultRun) gaveUpAlone(p *faultPeer, id crdt.StreamID) {
-	for _, s := range p.sees {
-		if s.up {
-			return
-		}
+// settleMs is how long those who hear of a given-up slot take to fold over it.
+const settleMs = 100
+
+// gaveUpApart notes anew what peers know of an engine whose slots are given up
+// while they do not see all the others yet: there was nobody else to ask, and what
+// is folded over the hole may leave the rings before the others are met.
+func (r *faultRun) gaveUpApart(id crdt.StreamID) {
+	if !r.healed && r.now < r.cfg.Duration.Milliseconds() {
+		return
 	}
-	for _, e := range r.engines {
-		for i := range e.known {
-			if k := &e.known[i]; e.stream == id && k.peer == p.name {
+	r.after(settleMs, func() {
+		for _, e := range r.engines {
+			for i := range e.known {
+				p := r.named(e.known[i].peer)
+				if e.stream != id || p == nil || r.seesAll(p) {
+					continue
+				}
 				d, _ := p.index.Digest(id)
-				k.ctx, k.kept = d.Context, p.keeps(e, d.Context.Epoch)
+				e.known[i].ctx, e.known[i].kept = d.Context, p.keeps(e, d.Context.Epoch)
 			}
 		}
+	})
+}
+
+// named is the live peer of a name; nil if there is none.
+func (r *faultRun) named(name string) *faultPeer {
+	for _, p := range r.live() {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// seesAll reports whether a peer sees all the live ones.
+func (r *faultRun) seesAll(p *faultPeer) bool {
+	return !slices.ContainsFunc(r.live(), func(q *faultPeer) bool { return p != q && !p.seesUp(q) })
+}
+
+func (p *faultPeer) seesUp(q *faultPeer) bool {
+	s := p.sees[q.slot]
+	return s != nil && s.up && s.id == q.id
+}
+
+// namedApart marks the names that a process is given by peers who do not see each
+// other: when they meet, the higher one stays and what only the lower one's base
+// had is lost.
+func (r *faultRun) namedApart(f *follower, epoch uint64) {
+	e := f.engine
+	for _, q := range r.live() {
+		k, _ := q.index.Prior(e.stream)
+		other := e.said[k.Epoch]
+		if k.Epoch == epoch || other == nil || other.life != e.life || f.peer.seesUp(q) && q.seesUp(f.peer) {
+			continue
+		}
+		if e.said[epoch] == nil {
+			e.said[epoch] = &account{}
+		}
+		e.said[epoch].apart, other.apart = true, true
 	}
 }
 
@@ -172,7 +216,8 @@ type knowledge struct {
 }
 
 // nothingLost checks, slot by slot, that the mesh knows what it could have
-// (EpochOrder). The rule: at rest every slot of the running process is known that,
+// (EpochOrder), but for what was known under another name that was given apart.
+// The rule: at rest every slot of the running process is known that,
 // when the faults ended, the base with which most slots are known had folded, or
 // that lay above that base's floor and was kept by a live peer until rings had no
 // room for it or, unless an owner had given it up after asking in vain, is in the
@@ -192,7 +237,7 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 		kept[seq] = true
 	}
 	for _, k := range e.known {
-		if had, have := knownOf(&k.ctx), knownOf(c); have < had && !k.leaves {
+		if had, have := knownOf(&k.ctx), knownOf(c); have < had && !k.leaves && (k.ctx.Epoch == c.Epoch || !e.said[k.ctx.Epoch].apart) {
 			r.violate("EpochOrder", p, "%s knew %d slots of %s under epoch %d, and all that is left under %d is %d: %+v, %+v", k.peer, had, e.name, k.ctx.Epoch, c.Epoch, have, k.ctx, *c)
 		}
 	}

@@ -172,6 +172,7 @@ func (f *follower) step(ev follow.Event) {
 	}
 	p.run.oneName(f, before, &prior, &out)
 	if out.Opened {
+		p.run.namedApart(f, out.Epoch)
 		p.run.trace(p.name, "names process %d of %s epoch %d", f.engine.life, f.engine.name, out.Epoch)
 	}
 	if len(out.Deliver) > 0 || out.Opened {
@@ -287,6 +288,6 @@ func (p *faultPeer) lose(due []gossip.Loss, now int64) {
 		p.run.trace(p.name, "declares %v of %s lost", lost.Lost, lost.Stream)
 		p.ingests = true
 		p.step(lost)
-		p.run.gaveUpAlone(p, lost.Stream)
+		p.run.gaveUpApart(lost.Stream)
 	}
 }
