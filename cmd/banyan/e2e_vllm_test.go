@@ -52,6 +52,7 @@ func TestVLLM(t *testing.T) {
 		t.Run("restart", w.restart)
 		t.Run("pooling", w.pooling)
 	}
+	t.Run("streams", w.streams) // the last: it kills a server
 }
 
 // again runs this test in a new network namespace, as root of a new user
@@ -119,7 +120,7 @@ func newVLLMWorld(t *testing.T, folder string) *vllmWorld {
 	w.peers = meshFrom(t, 2, w.config())
 	for _, e := range w.engines {
 		e.alone = launch(t, append([]string{
-			"serve", "--insecure-mesh", "--mesh.name", "only-" + e.name, "--drain.delay", "100ms",
+			"serve", "--insecure-mesh", "--mesh.name", "only-" + e.name, "--drain.delay", "100ms", "--limits.continue_streams",
 			"--replicas", fmt.Sprintf("[{name: %s, url: %q, events: %q, replay: %q}]", e.name, e.url(), e.events(), e.replay()),
 		}, anyPorts...)...)
 	}
@@ -131,7 +132,7 @@ func newVLLMWorld(t *testing.T, folder string) *vllmWorld {
 // tells itself.
 func (w *vllmWorld) config() string {
 	var b strings.Builder
-	b.WriteString("mesh: {insecure: true}\nhttp: {policy_override: true}\ndrain: {delay: 300ms, timeout: 5s}\nreplicas:\n")
+	b.WriteString("mesh: {insecure: true}\nhttp: {policy_override: true}\ndrain: {delay: 300ms, timeout: 5s}\nlimits: {continue_streams: true}\nreplicas:\n")
 	fmt.Fprintf(&b, "- {name: %s, url: %q, events: %q, replay: %q}\n", w.open.name, w.open.url(), w.open.events(), w.open.replay())
 	fmt.Fprintf(&b, "- {name: %s, url: %q}\n", w.closed.name, w.closed.url())
 	return b.String()
