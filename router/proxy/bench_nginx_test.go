@@ -93,7 +93,7 @@ func BenchmarkProxyAgainstNginx(b *testing.B) {
 		size, chunks int
 	}{{"whole/1KB", 1 << 10, 0}, {"whole/16KB", 16 << 10, 0}, {"stream100/1KB", 1 << 10, 100}} {
 		b.Run(c.name, func(b *testing.B) {
-			upstream := benchUpstream(c.chunks, 0)
+			upstream := benchUpstream(c.chunks, 0, false)
 			defer upstream.Close()
 			nginx, process := startNginx(b, upstream.URL)
 			target := &Target{Replica: "r0", URL: upstream.URL, Policy: "ttft"}

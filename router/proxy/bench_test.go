@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -12,12 +13,16 @@ import (
 	"time"
 )
 
-// benchUpstream answers at once: whole, or as a stream of chunks.
-func benchUpstream(chunks int, pause time.Duration) *httptest.Server {
+// benchUpstream answers at once: whole, or as a stream of chunks, with token ids
+// if it should.
+func benchUpstream(chunks int, pause time.Duration, ids bool) *httptest.Server {
 	whole := []byte(`{"id":"x","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant",` +
 		`"content":"` + strings.Repeat("word ", 50) + `"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
 	chunk := []byte(`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m",` +
 		`"choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}` + "\n\n")
+	if ids {
+		chunk = bytes.Replace(chunk, []byte(`null}]}`), []byte(`null,"token_ids":[12345],"prompt_token_ids":[1,2,3]}]}`), 1)
+	}
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if chunks == 0 {
@@ -84,17 +89,20 @@ func BenchmarkProxy(b *testing.B) {
 		name         string
 		size, chunks int
 		pause        time.Duration // after each chunk, as decode steps take time
+		kept         bool          // what it takes to continue the stream
 	}{
-		{"whole/1KB", 1 << 10, 0, 0},
-		{"whole/16KB", 16 << 10, 0, 0},
-		{"stream100/1KB", 1 << 10, 100, 0},
-		{"paced5/1KB", 1 << 10, 5, time.Millisecond},
+		{"whole/1KB", 1 << 10, 0, 0, false},
+		{"whole/16KB", 16 << 10, 0, 0, false},
+		{"stream100/1KB", 1 << 10, 100, 0, false},
+		{"kept100/1KB", 1 << 10, 100, 0, true},
+		{"paced5/1KB", 1 << 10, 5, time.Millisecond, false},
+		{"keptpaced5/1KB", 1 << 10, 5, time.Millisecond, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			upstream := benchUpstream(c.chunks, c.pause)
+			upstream := benchUpstream(c.chunks, c.pause, c.kept)
 			defer upstream.Close()
-			target := &Target{Replica: "r0", URL: upstream.URL, Policy: "ttft"}
-			h, err := New(Config{Peer: "p", Pick: func(context.Context, *Call) (*Target, error) { return target, nil }})
+			target := &Target{Replica: "r0", URL: upstream.URL, Policy: "ttft", Tokens: true}
+			h, err := New(Config{Limits: Limits{Continue: c.kept}, Peer: "p", Pick: func(context.Context, *Call) (*Target, error) { return target, nil }})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -11,7 +11,8 @@
 // Invariants, each held by a test of the same number:
 //
 //	I1  Every Target that Pick returns is given to Done exactly once.
-//	I2  No second try starts after a byte of an answer went to the client.
+//	I2  No second try starts after a byte of an answer went to the client, but
+//	    one that goes on where a stream stopped (I8).
 //	I3  Unless usage was asked for on the client's behalf, the client reads
 //	    exactly the replica's body; if it was, the client reads what it would
 //	    have read without.
@@ -20,4 +21,6 @@
 //	I6  Bodies, queue and in-flight requests are bounded; streams are held by
 //	    one event at most.
 //	I7  While draining every answer says Connection: close.
+//	I8  With Limits.Continue, a stream whose replica is lost reads as one answer:
+//	    one id, every token once, one end; or the client sees that it is not whole.
 package proxy

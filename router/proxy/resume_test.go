@@ -215,7 +215,7 @@ const (
 	longPrompt = `{"model":"m","prompt":"hi","stream":true,"max_tokens":9,"stream_options":{"include_usage":true}}`
 )
 
-// TestAStreamOutlivesItsReplica: however a replica is lost in mid-answer, the
+// TestAStreamOutlivesItsReplica (I8): however a replica is lost in mid-answer, the
 // client reads one answer, whole, under one id.
 func TestAStreamOutlivesItsReplica(t *testing.T) {
 	ways := map[string]func(http.ResponseWriter){
@@ -282,7 +282,7 @@ func TestAStreamOutlivesTwoReplicas(t *testing.T) {
 	}
 }
 
-// TestNobodyGoesOn: where the rest cannot be had the client sees a stream that
+// TestNobodyGoesOn (I8): where the rest cannot be had the client sees a stream that
 // broke off, and it is told why.
 func TestNobodyGoesOn(t *testing.T) {
 	lost := func() *counting { return &counting{lose: after(5, atOnce)} }
