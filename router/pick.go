@@ -213,9 +213,12 @@ func (t *ticket) target(policyName string, d policy.Decision) *proxy.Target {
 	spec := &t.replica.Spec
 	return &proxy.Target{
 		Replica: spec.Name, URL: spec.URL, Header: t.headers(), Policy: policyName, Reason: string(d.Reason), Matched: d.Matched, Token: t,
-		Tokens: t.lead == nil && t.replica.Engine() == "vllm",
+		Tokens: t.lead == nil && t.replica.Engine() == "vllm", Priority: priorities[spec.Priority],
 	}
 }
+
+// priorities are how engines read the field priority, by what is configured.
+var priorities = map[string]int{fleet.LowerFirst: -1, fleet.HigherFirst: 1}
 
 // headers are what a replica is told by this router: rank and credentials.
 func (t *ticket) headers() http.Header {

@@ -106,7 +106,7 @@ type vllmWorld struct {
 
 func newVLLMWorld(t *testing.T, folder string) *vllmWorld {
 	w := &vllmWorld{
-		t: t, open: &vllm{name: "open", port: 21101, folder: folder, flags: []string{"--enable-scale-out"}},
+		t: t, open: &vllm{name: "open", port: 21101, folder: folder, flags: []string{"--enable-scale-out", "--scheduling-policy", "priority"}},
 		closed: &vllm{name: "closed", port: 21102, folder: folder},
 	}
 	w.engines = []*vllm{w.open, w.closed}
@@ -133,7 +133,7 @@ func newVLLMWorld(t *testing.T, folder string) *vllmWorld {
 func (w *vllmWorld) config() string {
 	var b strings.Builder
 	b.WriteString("mesh: {insecure: true}\nhttp: {policy_override: true}\ndrain: {delay: 300ms, timeout: 5s}\nlimits: {continue_streams: true}\nreplicas:\n")
-	fmt.Fprintf(&b, "- {name: %s, url: %q, events: %q, replay: %q}\n", w.open.name, w.open.url(), w.open.events(), w.open.replay())
+	fmt.Fprintf(&b, "- {name: %s, url: %q, events: %q, replay: %q, priority: lower-first}\n", w.open.name, w.open.url(), w.open.events(), w.open.replay())
 	fmt.Fprintf(&b, "- {name: %s, url: %q}\n", w.closed.name, w.closed.url())
 	return b.String()
 }

@@ -20,7 +20,7 @@ import (
 func TestSpecFaultsAreAllReportedByKey(t *testing.T) {
 	err := ValidateSpecs([]Spec{
 		{URL: "ftp://x"},
-		{URL: "http://a:1", Engine: "tgi", Role: "boss", Events: "5557"},
+		{URL: "http://a:1", Engine: "tgi", Role: "boss", Events: "5557", Priority: "urgent"},
 		{URL: "http://a:1/", Rank: -1},
 		{URL: "http://b:1", Name: "n"},
 		{URL: "http://c:1", Name: "n"},
@@ -31,7 +31,7 @@ func TestSpecFaultsAreAllReportedByKey(t *testing.T) {
 		t.Fatal("no fault found")
 	}
 	for _, want := range []string{
-		"replicas[0].url", "replicas[1].engine", "replicas[1].role", "replicas[1].events", "replicas[2].rank", "replicas[4].name",
+		"replicas[0].url", "replicas[1].engine", "replicas[1].role", "replicas[1].priority", "replicas[1].events", "replicas[2].rank", "replicas[4].name",
 		"replicas[5].url", "replicas[5].name", "replicas[6].url: port",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -16,6 +16,8 @@ const (
 	labelRole   = "llm-d.ai/role"
 	labelEngine = "llm-d.ai/engine-type"
 	labelKind   = "banyan-llm.github.io/kind" // ours: pool or render
+
+	labelPriority = "banyan-llm.github.io/priority" // ours: lower-first or higher-first
 )
 
 // pod is the part of a Pod that discovery reads.
@@ -90,6 +92,9 @@ func (ps pods) specs(port int, t *Template, several bool) []Spec {
 		}
 		if v := p.Metadata.Labels[labelKind]; checkWord("", v, KindReplica, KindPool, KindRender) == nil {
 			s.Kind = v
+		}
+		if v := p.Metadata.Labels[labelPriority]; checkWord("", v, LowerFirst, HigherFirst) == nil {
+			s.Priority = v
 		}
 		if v := p.Metadata.Labels[labelRole]; s.Role == "" && checkWord("", v, "both", "prefill", "decode") == nil {
 			s.Role = v

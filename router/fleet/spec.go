@@ -16,17 +16,18 @@ import (
 
 // Spec is what configuration or discovery says of one replica.
 type Spec struct {
-	Name        string            `yaml:"name,omitempty"`   // default host:port, with /rank if the rank is not 0
-	URL         string            `yaml:"url"`              // base URL, http or https
-	Engine      string            `yaml:"engine,omitempty"` // vllm, sglang, trtllm, or auto (default): ask it
-	Events      string            `yaml:"events,omitempty"` // the engine's PUB endpoint, tcp://host:port; poll for TensorRT-LLM
-	Replay      string            `yaml:"replay,omitempty"` // the engine's replay endpoint
-	Topic       string            `yaml:"topic,omitempty"`  // SUB prefix; default all
-	Rank        int               `yaml:"rank,omitempty"`   // data-parallel rank
-	Ranks       int               `yaml:"ranks,omitempty"`  // data-parallel ranks behind the URL, each a replica; 0: as the engine tells
-	Role        string            `yaml:"role,omitempty"`   // both, prefill or decode
-	Kind        string            `yaml:"kind,omitempty"`   // replica, pool or render
-	Model       string            `yaml:"model,omitempty"`  // default: what /v1/models says
+	Name        string            `yaml:"name,omitempty"`     // default host:port, with /rank if the rank is not 0
+	URL         string            `yaml:"url"`                // base URL, http or https
+	Engine      string            `yaml:"engine,omitempty"`   // vllm, sglang, trtllm, or auto (default): ask it
+	Events      string            `yaml:"events,omitempty"`   // the engine's PUB endpoint, tcp://host:port; poll for TensorRT-LLM
+	Replay      string            `yaml:"replay,omitempty"`   // the engine's replay endpoint
+	Topic       string            `yaml:"topic,omitempty"`    // SUB prefix; default all
+	Rank        int               `yaml:"rank,omitempty"`     // data-parallel rank
+	Ranks       int               `yaml:"ranks,omitempty"`    // data-parallel ranks behind the URL, each a replica; 0: as the engine tells
+	Role        string            `yaml:"role,omitempty"`     // both, prefill or decode
+	Kind        string            `yaml:"kind,omitempty"`     // replica, pool or render
+	Model       string            `yaml:"model,omitempty"`    // default: what /v1/models says
+	Priority    string            `yaml:"priority,omitempty"` // what the engine's queue goes by: lower-first or higher-first; "": nothing, none is passed on
 	Labels      map[string]string `yaml:"labels,omitempty"`
 	Credentials string            `yaml:"credentials,omitempty" secret:"true"` // bearer token for the replica
 
@@ -41,6 +42,13 @@ const (
 	KindReplica = "replica"
 	KindPool    = "pool"   // a cache layer that several replicas can load from
 	KindRender  = "render" // a server that is only asked for the tokens of prompts
+)
+
+// Ways in which an engine's queue reads priorities: vLLM's with --scheduling-policy
+// priority, and SGLang's with --enable-priority-scheduling.
+const (
+	LowerFirst  = "lower-first"
+	HigherFirst = "higher-first"
 )
 
 // withDefaults fills in what was left out.
@@ -73,7 +81,7 @@ func NameOf(s Spec) string { return s.withDefaults().Name }
 func (s *Spec) same(b *Spec) bool {
 	return s.Name == b.Name && s.URL == b.URL && s.Engine == b.Engine && s.Events == b.Events &&
 		s.Replay == b.Replay && s.Topic == b.Topic && s.Rank == b.Rank && s.Ranks == b.Ranks && s.Role == b.Role &&
-		s.Kind == b.Kind && s.Model == b.Model && s.Credentials == b.Credentials && maps.Equal(s.Labels, b.Labels)
+		s.Kind == b.Kind && s.Priority == b.Priority && s.Model == b.Model && s.Credentials == b.Credentials && maps.Equal(s.Labels, b.Labels)
 }
 
 // Stream is the identity of the replica's event stream.
@@ -123,6 +131,7 @@ func ValidateSpecs(specs []Spec) error {
 		}
 		oneOf("engine", s.Engine, engineAuto, vllm, sglang, trtllm)
 		oneOf("role", s.Role, "both", "prefill", "decode")
+		oneOf("priority", s.Priority, "", LowerFirst, HigherFirst)
 		oneOf("kind", s.Kind, KindReplica, KindPool, KindRender)
 		for field, endpoint := range map[string]string{"events": s.Events, "replay": s.Replay} {
 			if endpoint == Poll && field == "events" && s.Engine != vllm && s.Engine != sglang {

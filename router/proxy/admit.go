@@ -80,6 +80,17 @@ func (x *exchange) class() int {
 	return min(max(class, 0), cfg.Classes-1)
 }
 
+// rank is where the request stands at an engine that reads priorities, the lowest
+// first: by class, and in a class those that an agent waits for in the middle of
+// its work, or a client in the middle of an answer, before a new conversation.
+func (x *exchange) rank(t *try) int {
+	rank := 2 * x.class()
+	if !t.resumes && !x.call.Body.Continues() {
+		rank++
+	}
+	return rank
+}
+
 // What a request costs before it is known, in tokens.
 const (
 	bytesPerToken = 4

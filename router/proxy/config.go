@@ -206,6 +206,10 @@ type Target struct {
 	NoHedge bool
 	// NoUsage: do not ask this replica for usage on streams.
 	NoUsage bool
+	// Priority says how the engine's queue reads the field of that name: 0 not at
+	// all, below 0 the lower number goes first, above 0 the higher. The number is
+	// then this router's to set, whatever the client wrote.
+	Priority int
 	// Tokens: it tells the token ids of a stream that asks for return_token_ids.
 	Tokens bool
 	Token  any // Pick's own, for FirstToken and Done

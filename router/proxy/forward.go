@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,6 +207,9 @@ func (x *exchange) send(ctx context.Context, t *try) error {
 	return err
 }
 
+// ranked are the APIs whose bodies have a priority at vLLM and SGLang.
+var ranked = map[openai.Endpoint]bool{openai.Chat: true, openai.Completions: true, openai.Responses: true}
+
 func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 	body := x.call.Body
 	if x.call.Endpoint == openai.Responses && x.cfg.ResponseID != nil {
@@ -221,6 +225,14 @@ func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 	if t.tokens = x.wantsTokens(t.target); t.tokens {
 		body = body.Clone()
 		body.Set("return_token_ids", []byte("true"))
+	}
+	if t.target.Priority != 0 && ranked[body.Endpoint] {
+		rank := x.rank(t)
+		if t.target.Priority > 0 {
+			rank = -rank
+		}
+		body = body.Clone()
+		body.Set("priority", strconv.AppendInt(nil, int64(rank), 10))
 	}
 	path := (&url.URL{Path: x.call.Path}).EscapedPath() // some endpoints have several
 	raw := body.Bytes()

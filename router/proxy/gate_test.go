@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -494,4 +495,46 @@ func TestInventedModelsDoNotQueue(t *testing.T) {
 	}
 	close(release)
 	held.Wait()
+}
+
+// TestEnginesAreToldWhoGoesFirst: an engine whose queue reads priorities is told
+// the class, and in a class turns before new conversations; what a client writes
+// there itself does not count. Others get what the client wrote.
+func TestEnginesAreToldWhoGoesFirst(t *testing.T) {
+	type told struct{ body, header string }
+	seen := make(chan told, 1)
+	engine := func(w http.ResponseWriter, r *http.Request) {
+		var b struct{ Priority json.RawMessage }
+		_ = json.Unmarshal([]byte(readAll(r)), &b)
+		seen <- told{string(b.Priority), r.Header.Get("X-Vllm-Priority")}
+		ok(w, r)
+	}
+	const first, turn = `[{"role":"user","content":"hi"}]`, `[{"role":"user","content":"hi"},{"role":"assistant","content":"yes"},{"role":"user","content":"go on"}]`
+	for _, c := range []struct {
+		order           int
+		path, messages  string
+		class, priority string
+		want            told
+	}{
+		{-1, "/v1/chat/completions", first, "1", "", told{"3", ""}},
+		{-1, "/v1/chat/completions", turn, "1", "", told{"2", ""}},
+		{-1, "/v1/chat/completions", turn, "0", "-99", told{"0", ""}},
+		{1, "/v1/chat/completions", first, "2", "99", told{"-5", ""}},
+		{0, "/v1/chat/completions", first, "2", "-99", told{"-99", "-99"}},
+		{-1, "/v1/embeddings", first, "1", "", told{"", ""}},
+	} {
+		g := newRig(t, func(cfg *Config) { cfg.Admission = Admission{Classes: 3, Default: 1, Header: "X-Class"} }, engine)
+		g.targets[0].Priority = c.order
+		body, header := `{"model":"m","input":"x","messages":`+c.messages, http.Header{"X-Class": {c.class}}
+		if c.priority != "" {
+			body += `,"priority":` + c.priority
+			header.Set("X-Vllm-Priority", c.priority)
+		}
+		if a := g.do(http.MethodPost, c.path, body+"}", header); a.status != 200 {
+			t.Fatalf("%+v: %d %s", c, a.status, a.body)
+		}
+		if got := <-seen; got != c.want {
+			t.Errorf("%+v: the engine was told %+v", c, got)
+		}
+	}
 }

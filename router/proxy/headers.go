@@ -64,6 +64,9 @@ func (x *exchange) outbound(target *Target) http.Header {
 	if _, ok := header["User-Agent"]; !ok {
 		header["User-Agent"] = nil
 	}
+	if target.Priority != 0 {
+		delete(header, "X-Vllm-Priority") // it would win over the body's
+	}
 	for name, values := range target.Header {
 		header[http.CanonicalHeaderKey(name)] = values
 	}
