@@ -232,6 +232,7 @@ func (x *exchange) mayResume(t *try) bool {
 	next := *x.call
 	next.Body, next.Endpoint, next.Path = body, openai.Completions, openai.Completions.Path()
 	next.Memo, next.Lost, next.Start = nil, x.call.Memo, time.Now()
+	x.racers.Wait() // the slower try of a hedge was cancelled, and may still read the call
 	now := x.call
 	x.call = &next
 	if !x.mayRetry(t) {

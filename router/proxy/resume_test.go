@@ -282,6 +282,35 @@ func TestAStreamOutlivesTwoReplicas(t *testing.T) {
 	}
 }
 
+// TestAHedgedStreamOutlivesItsReplica: the try that was too slow is over before the
+// rest is asked for.
+func TestAHedgedStreamOutlivesItsReplica(t *testing.T) {
+	var told outcomes
+	second, third := &counting{lose: after(5, atOnce)}, &counting{}
+	g := newRig(t, func(cfg *Config) {
+		cfg.Limits.Continue = true
+		cfg.Models = func() []Model { return []Model{{ID: "m", MaxModelLen: 4096}} }
+		cfg.Resumed, cfg.Hedge = told.add, Hedge{After: time.Millisecond, Ratio: 1}
+	}, stall, second.ServeHTTP, third.ServeHTTP)
+	for _, target := range g.targets {
+		target.Tokens = true
+	}
+	g.handler.hedges.saved = 10
+	pick := g.handler.cfg.Pick
+	g.handler.cfg.Pick = func(ctx context.Context, call *Call) (*Target, error) {
+		if call.Attempt > 0 { // the one that was too slow is no candidate either
+			next := *call
+			next.Tried = append(slices.Clone(call.Tried), "r0")
+			call = &next
+		}
+		return pick(ctx, call)
+	}
+	h := listen(t, g.chat(longUsage).body)
+	if h.text != words(9) || h.usage != "{3 12 9}" || h.done != 1 || !told.are(ResumeDone) {
+		t.Errorf("%+v; told %v", h, told.list)
+	}
+}
+
 // TestNobodyGoesOn (I8): where the rest cannot be had the client sees a stream that
 // broke off, and it is told why.
 func TestNobodyGoesOn(t *testing.T) {
