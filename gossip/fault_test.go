@@ -331,6 +331,25 @@ func TestAPeerThatIsHeardIsNotDead(t *testing.T) {
 	}
 }
 
+// Whom membership never named and who says nothing more is forgotten whole: its
+// bulk connection may never end, for what is sent there is not looked at while the
+// fast one, which the acknowledgements use, does not stand.
+func TestAStrangerThatIsSilentIsForgotten(t *testing.T) {
+	n := New(Config{Seed: 2})
+	a, b := n.AddSilent(), n.AddSilent()
+	n.Post(b, gossip.MemberUp{Peer: a.ID, Name: a.Name}) // a never hears of b
+	if !n.RunUntil(10_000, func() bool {
+		return len(a.Core.Peers()) == 1 && a.Core.Peers()[0].Connected == [gossip.Classes]bool{true, true}
+	}) {
+		t.Fatalf("b did not connect: %+v", a.Core.Peers())
+	}
+	n.Cut(a, b)
+	n.Cut(b, a)
+	if !n.RunUntil(20_000, func() bool { return len(a.Core.Peers()) == 0 }) {
+		t.Errorf("after 20 s of silence: %+v", a.Core.Peers())
+	}
+}
+
 // A member that leaves is dropped at once, heard or not.
 func TestAPeerThatLeavesIsNotWaitedFor(t *testing.T) {
 	n, nodes := mesh(t, 2, Config{Seed: 2})

@@ -51,6 +51,10 @@ func (c *Core) watch() {
 		if reason := c.idle(cn); reason != "" {
 			c.stats.Dropped["connection"]++
 			c.neighbours.hangup(cn, reason) // takes it out of links
+			if p := cn.peer; p != nil && cn.class == Fast && !p.member && p.conns[Bulk] != nil {
+				c.neighbours.hangup(p.conns[Bulk], reason) // nothing else vouches for it
+			}
+			i = 0
 			continue
 		}
 		i++

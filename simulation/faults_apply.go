@@ -225,6 +225,10 @@ func (r *faultRun) traffic() {
 		return
 	}
 	live := r.live()
+	if len(live) == 0 {
+		r.after(10, r.traffic) // all are down at once
+		return
+	}
 	p := live[r.rng.IntN(len(live))]
 	if e := r.engines[r.rng.IntN(len(r.engines))]; !p.stalled && !p.draining && p.lists[e.stream] {
 		r.request(p, e)
