@@ -38,7 +38,7 @@ var errCheck = errors.New("check failed")
 func commands() []command {
 	return []command{
 		{"serve", "--config banyan.yaml [flags]", "one router peer", serve},
-		{"validate", "FILE [flags]", "check a configuration and the files it names; starts nothing", validate},
+		{"validate", "FILE [flags]", "check a configuration and the files it names; starts nothing; the flags are those of serve", validate},
 		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "the whole product on loopback, judged", runDemo},
 		{"replica", "[--listen ADDR --events ENDPOINT …]", "a stand-in inference replica", runReplica},
 		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "policies on a workload, in virtual time", runSim},

@@ -181,7 +181,7 @@ func (p *printer) decision(i int, d *requests.ToldDecision) {
 		why += ": " + words
 	}
 	p.wrapped("  ", "", "Choice %d, at +%s: %s (%s; policy %s)", i+1, millis(&d.AtMs), to, why, d.Policy)
-	p.wrapped("  ", "", "  known: %d of %d prompt tokens cached there, keys by %s, predicted first token %s; loads up to %s old, caches up to %s, %d peers",
+	p.wrapped("  ", "", "  known: %d of %d prompt tokens cached there, keys by %s, predicted first token %s; loads up to %s old, caches up to %s, peers: %d",
 		d.Matched, d.Prompt, dash(d.Keys), millis(d.Predicted), millis(&d.LoadAgeMs), millis(&d.IndexAgeMs), d.Peers)
 	list := slices.Clone(d.Candidates)
 	slices.SortStableFunc(list, func(a, b requests.ToldCandidate) int {

@@ -218,7 +218,7 @@ func (x *exchange) route() *openai.Error {
 	case bare != p && openai.EndpointOf(bare) != openai.Other:
 		return refusal(http.StatusNotFound, "not_found", "there is nothing at this path: it is "+bare+", without a slash at its end")
 	case !strings.HasPrefix(p, "/v1/") || denied[bare] || strings.TrimSuffix(p, "/") != path.Clean(p):
-		return refusal(http.StatusNotFound, "not_found", "there is nothing at this path")
+		return refusal(http.StatusNotFound, "not_found", "there is nothing at this path: the API is under /v1/; status, metrics and the console are on the admin listener")
 	case x.r.Method == http.MethodConnect || x.r.Method == http.MethodTrace:
 		return refusal(http.StatusMethodNotAllowed, "method_not_allowed", "the method is not allowed here")
 	}
