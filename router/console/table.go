@@ -131,7 +131,7 @@ func replicaRows(s *Status) (rows []tableRow) {
 			state = fmt.Sprintf("warming %.0f %%", 100**r.SlowStart)
 		}
 		stream := r.Stream.State
-		if r.Stream.Detail != "" && stream != "ok" {
+		if r.Stream.Detail != "" && stream != "ok" && r.Answers() { // of one that is down the reason is told below
 			stream += ": " + r.Stream.Detail
 		}
 		rows = append(rows, tableRow{worse(levelOf(r.State), levelOf(r.Stream.State)), []string{

@@ -191,6 +191,21 @@ func TestChecksSayWhatFails(t *testing.T) {
 	}
 }
 
+// The reason why a replica is down is told once: its events cannot be had either,
+// in a column that would grow by it.
+func TestADownReplicaTakesNoMoreRoom(t *testing.T) {
+	s := sample()
+	r := &s.Replicas[0]
+	r.Stream.State, r.Stream.Detail = "connecting", "dial tcp 10.0.0.1:5557: connection refused"
+	for state, told := range map[string]bool{"down": false, "up": true} {
+		r.State = state
+		var out strings.Builder
+		if err := s.WriteTable(&out, Look{}); err != nil || strings.Contains(out.String(), r.Stream.Detail) != told {
+			t.Errorf("%s: %v\n%s", state, err, out.String())
+		}
+	}
+}
+
 // Field names are promises (C1): this list may grow, never change.
 func TestDocumentKeepsItsNames(t *testing.T) {
 	data, err := json.Marshal(sample())
