@@ -20,6 +20,7 @@ type counting struct {
 	lose  func(w http.ResponseWriter, made int) // called before each token; it may panic
 	mute  bool                                  // it does not tell ids
 	think int                                   // tokens of reasoning first
+	late  int                                   // this token is a part of a character: its text comes with the next one's
 	asked atomic.Pointer[asked]
 }
 
@@ -69,6 +70,12 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		id := prompt[len(prompt)-1] + made + 1
 		text, finish := fmt.Sprintf(`" w%d"`, id-firstPrompt), "null"
+		switch {
+		case c.late > 0 && made+1 == c.late:
+			text = `""`
+		case c.late > 0 && made == c.late:
+			text = fmt.Sprintf(`" w%d w%d"`, id-firstPrompt-1, id-firstPrompt)
+		}
 		if made == a.Max-1 {
 			finish = `"length"`
 		}
@@ -279,6 +286,18 @@ func TestAStreamOutlivesTwoReplicas(t *testing.T) {
 		if r := g.last(); r.Before != want || r.Answered != (i == 2) || r.Retried == r.Answered || (r.Err == nil) != r.Answered {
 			t.Errorf("try %d: %+v", i, r)
 		}
+	}
+}
+
+// TestHalfACharacterIsGeneratedAgain: a token whose text has not come is not among
+// those that the next replica goes on from.
+func TestHalfACharacterIsGeneratedAgain(t *testing.T) {
+	var told outcomes
+	second := &counting{}
+	g := resumeRig(t, &told, &counting{late: 3, lose: after(3, atOnce)}, second)
+	h := listen(t, g.chat(longUsage).body)
+	if h.text != words(9) || h.usage != "{3 12 9}" || second.asked.Load().Max != 7 {
+		t.Errorf("%+v; the second one was asked %+v", h, second.asked.Load())
 	}
 }
 
