@@ -103,19 +103,19 @@ func TestAnAnswerOutlivesItsReplica(t *testing.T) {
 	p := peers[1]
 	url := "http://" + p.said["http"]
 	kill := func(c *continued) {
-		if len(c.pieces) == 5 {
+		if len(c.pieces) == 1 {
 			_ = replicas[c.replica].cmd.Process.Kill()
 			<-replicas[c.replica].done
 		}
 	}
-	const chat = `{"model":"m","messages":[{"role":"user","content":"Tell me a story."}],"stream":true,"stream_options":{"include_usage":true},"max_tokens":80}`
-	const text = `{"model":"m","prompt":"Once upon a time","stream":true,"stream_options":{"include_usage":true},"max_tokens":80}`
+	const chat = `{"model":"m","messages":[{"role":"user","content":"Tell me a story."}],"stream":true,"stream_options":{"include_usage":true},"max_tokens":1000}`
+	const text = `{"model":"m","prompt":"Once upon a time","stream":true,"stream_options":{"include_usage":true},"max_tokens":1000}`
 	var last string
 	for _, x := range []struct{ path, body string }{{"/v1/chat/completions", chat}, {"/v1/completions", text}} {
 		c := follow(t, url, x.path, x.body, nil, kill)
 		words := len(strings.ReplaceAll(c.text(), " ", "")) / 5 // a stand-in's words have five letters
-		if c.err != nil || words != 80 || c.finish != "length" || c.usage.Completion != 80 || c.usage.Prompt == 0 || len(c.ids) != 1 || !c.done {
-			t.Errorf("%s: %d words, %+v", x.path, words, c)
+		if c.err != nil || words != 1000 || c.finish != "length" || c.usage.Completion != 1000 || c.usage.Prompt == 0 || len(c.ids) != 1 || !c.done {
+			t.Errorf("%s at %s: %d words, finish %q, usage %+v, ids %v, done %v, %v", x.path, c.replica, words, c.finish, c.usage, c.ids, c.done, c.err)
 		}
 		why, _ := p.why(c.id)
 		if !strings.Contains(why, "it went on from token") || !strings.Contains(why, "answered by r") || strings.Contains(why, "FAILED") {

@@ -206,7 +206,7 @@ func resumeRig(t *testing.T, told *outcomes, engines ...*counting) *rig {
 		handlers = append(handlers, e.ServeHTTP)
 	}
 	g := newRig(t, func(cfg *Config) {
-		cfg.Limits.Continue, cfg.Limits.Idle = true, patience
+		cfg.Limits.Continue = true
 		cfg.Models = func() []Model { return []Model{{ID: "m", MaxModelLen: 4096}} }
 		cfg.Resumed = told.add
 	}, handlers...)
@@ -252,6 +252,11 @@ func TestAStreamOutlivesItsReplica(t *testing.T) {
 					var told outcomes
 					second := &counting{}
 					g := resumeRig(t, &told, &counting{lose: after(n, how)}, second)
+					if name == "silent" {
+						limits := *g.handler.limits.Load()
+						limits.Idle = patience
+						g.handler.SetLimits(limits)
+					}
 					a := g.do(http.MethodPost, path, body, nil)
 					h := listen(t, a.body)
 					if a.err != nil || h.text != words(9) || h.finish != "length" || h.usage != "{3 12 9}" || h.done != 1 || len(h.ids) != 1 || h.stray != nil {
