@@ -93,7 +93,7 @@ func NewLoads(self PeerID) *Loads {
 // unless only its decode blocks moved, by less than 5 % and less than 16 since
 // it was last sent.
 func (l *Loads) SetOwn(id StreamID, load Load) {
-	r := l.put(l.self, id, load)
+	r, _ := l.put(l.self, id, load)
 	if r == nil {
 		return
 	}
@@ -111,37 +111,47 @@ func (l *Loads) SetOwn(id StreamID, load Load) {
 
 // Join takes registers that peer at wrote, from itself or relayed; older
 // versions change nothing, and nobody else writes for this peer. changed
-// counts those that did. Cost: O(1) a register.
-func (l *Loads) Join(at PeerID, loads []LoadEntry) (changed int) {
+// counts those that did, sent those of them that hold more requests than
+// before: at least so many were sent since. What a peer is first heard to hold
+// was sent at any time. Cost: O(1) a register.
+func (l *Loads) Join(at PeerID, loads []LoadEntry) (changed, sent int) {
 	if at == l.self {
-		return 0
+		return 0, 0
 	}
+	known := l.peers[at] != nil
 	for _, e := range loads {
-		if l.put(at, e.Replica, e.Load) != nil {
-			changed++
+		r, held := l.put(at, e.Replica, e.Load)
+		if r == nil {
+			continue
+		}
+		changed++
+		if known && e.Load.Waiting+e.Load.Streams > held {
+			sent++
 		}
 	}
-	return changed
+	return changed, sent
 }
 
-// put returns the register if load was newer.
-func (l *Loads) put(at PeerID, id StreamID, load Load) *register {
+// put returns the register if load was newer, and how many requests it held
+// before.
+func (l *Loads) put(at PeerID, id StreamID, load Load) (r *register, held int32) {
 	t := l.peers[at]
 	if t == nil {
 		t = &peerTable{regs: make(map[StreamID]*register), share: 1}
 		l.peers[at] = t
 	}
-	r := t.regs[id]
+	r = t.regs[id]
 	if r == nil {
 		r = &register{}
 		t.regs[id] = r
 		l.sumOf(id).of++
 	} else if r.load.Version >= load.Version {
-		return nil
+		return nil, 0
 	}
+	held = r.load.Waiting + r.load.Streams
 	r.load = load
 	l.adjust(id, r, t.share)
-	return r
+	return r, held
 }
 
 func (l *Loads) sumOf(id StreamID) *Total {

@@ -124,7 +124,7 @@ func TestLoadsConverge(t *testing.T) {
 func TestNobodyWritesForUs(t *testing.T) {
 	l := crdt.NewLoads(crdt.PeerID{1})
 	l.SetOwn("r", crdt.Load{Version: 1, Waiting: 1})
-	if l.Join(crdt.PeerID{1}, []crdt.LoadEntry{{Replica: "r", Load: crdt.Load{Version: 9, Waiting: 5}}}) != 0 || l.Sum("r").Waiting != 1 {
+	if changed, _ := l.Join(crdt.PeerID{1}, []crdt.LoadEntry{{Replica: "r", Load: crdt.Load{Version: 9, Waiting: 5}}}); changed != 0 || l.Sum("r").Waiting != 1 {
 		t.Fatalf("sum %+v", l.Sum("r"))
 	}
 }
@@ -237,4 +237,29 @@ func TestClockOffset(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhatAPeerHoldsMoreItSent: Join counts the registers that hold more
+// requests than before, and none of a peer's first word.
+func TestWhatAPeerHoldsMoreItSent(t *testing.T) {
+	l := crdt.NewLoads(crdt.PeerID{1})
+	for i, c := range []struct{ waiting, streams, other, sent int32 }{
+		{4, 2, 1, 0}, // its first word
+		{5, 2, 2, 2}, // one to each of two replicas
+		{4, 3, 2, 0}, // a first token
+		{4, 2, 2, 0}, // an end
+		{6, 2, 2, 1}, // two to one replica, told at once: at least one
+	} {
+		version := uint64(i + 1)
+		word := []crdt.LoadEntry{
+			{Replica: "r", Load: crdt.Load{Version: version, Waiting: c.waiting, Streams: c.streams}},
+			{Replica: "s", Load: crdt.Load{Version: version, Waiting: c.other}},
+		}
+		if changed, sent := l.Join(crdt.PeerID{2}, word); changed != 2 || sent != int(c.sent) {
+			t.Errorf("%+v: %d changed, %d sent", c, changed, sent)
+		}
+		if changed, sent := l.Join(crdt.PeerID{2}, word); changed+sent != 0 {
+			t.Errorf("%+v a second time: %d changed, %d sent", c, changed, sent)
+		}
+	}
 }

@@ -52,7 +52,7 @@ func (r *run) pass() {
 	}
 	r.engines[k] = engine
 	r.index.lose(k)
-	r.loads.advance(now)
+	r.views.advance(now)
 	var again []int
 	for i := range r.jobs {
 		j := &r.jobs[i]
@@ -60,9 +60,9 @@ func (r *run) pass() {
 			continue
 		}
 		if j.first == 0 {
-			r.loads.firstToken(now, j)
+			r.books().firstToken(now, j)
 		}
-		r.loads.finish(now, j)
+		r.books().finish(now, j)
 		j.first, j.cached, j.sent = 0, 0, false
 		again = append(again, i)
 	}

@@ -92,9 +92,22 @@ func geo(t *testing.T, all []cell, change func(*Config)) float64 {
 	return math.Exp(sum / float64(len(all)))
 }
 
+// overSeeds is geo over three seeds: one alone moves what a term is worth by a
+// hundredth.
+func overSeeds(t *testing.T, all []cell, change func(*Config)) float64 {
+	product := 1.0
+	for seed := range uint64(3) {
+		product *= geo(t, all, func(c *Config) {
+			change(c)
+			c.Seed = seed + 1
+		})
+	}
+	return math.Cbrt(product)
+}
+
 func TestDefaultPolicyAgainstTheBoundAndItsAblation(t *testing.T) {
 	all := cells(t, .5, .7, .85)
-	ours := geo(t, all, func(*Config) {})
+	ours := overSeeds(t, all, func(*Config) {})
 	t.Logf("ttft, 16 peers, 10 ms: %.3f", ours)
 	if ours > 1.25 {
 		t.Errorf("mean TTFT over pooled is %.3f; 1.135 published, 1.185 measured here", ours)
@@ -107,11 +120,11 @@ func TestDefaultPolicyAgainstTheBoundAndItsAblation(t *testing.T) {
 		least float64 // ours times this, at least
 		cfg   func(*Config)
 	}{
-		{"without progress", 1.04, knob(func(c *policy.TTFTConfig) { c.ProgressFloor = 1 })},
-		{"without both n", 1.02, knob(func(c *policy.TTFTConfig) { c.WaitWeight, c.MinWaitWeight = 0, 0 })},
+		{"without progress", 1.025, knob(func(c *policy.TTFTConfig) { c.ProgressFloor = 1 })},
+		{"without both n", 1.025, knob(func(c *policy.TTFTConfig) { c.WaitWeight, c.MinWaitWeight = 0, 0 })},
 		{"sticky", 1.15, func(c *Config) { c.Policy = "sticky" }},
 	} {
-		got := geo(t, all, c.cfg)
+		got := overSeeds(t, all, c.cfg)
 		t.Logf("%s: %.3f", c.name, got)
 		if got < ours*c.least {
 			t.Errorf("%s: %.3f, ours %.3f: no worse by %v", c.name, got, ours, c.least)
@@ -296,7 +309,7 @@ func TestTrap5UnequalSpeedsAreWorthKnowing(t *testing.T) {
 	}
 }
 
-// Agents are even within a few per cent: 48.8 ms, hashing 47.5.
+// Agents are even within a few per cent.
 func TestTenSecondsStaleAgainstSessionHash(t *testing.T) {
 	for _, name := range []string{conversation, synthetic, "agent_sessions"} {
 		w := trace(t, name, 1)
@@ -304,12 +317,17 @@ func TestTenSecondsStaleAgainstSessionHash(t *testing.T) {
 		if name == "agent_sessions" {
 			cfg.Page = 64
 		}
-		ours := evaluate(t, cfg)
-		cfg.Policy = "consistent_hash"
+		var ours [3]float64 // by seed: one moves agents by a twentieth
+		for i := range ours {
+			cfg.Seed = uint64(i + 1)
+			ours[i] = evaluate(t, cfg).TTFT.Mean
+		}
+		mean := (ours[0] + ours[1] + ours[2]) / 3
+		cfg.Policy = "consistent_hash" // of one seed, as it draws nothing
 		cfg.Routing = routing(func(p *policy.Config) { p.Hash.LoadFactor = 1000 })
 		hash := evaluate(t, cfg)
-		t.Logf("%s at 10 s: ours %.0f ms, hit %.3f; session hash %.0f ms, hit %.3f", name, ours.TTFT.Mean, ours.HitRatio, hash.TTFT.Mean, hash.HitRatio)
-		if ours.TTFT.Mean > 1.05*hash.TTFT.Mean {
+		t.Logf("%s at 10 s: ours %.0f ms, mean %.1f; session hash %.1f ms", name, ours, mean, hash.TTFT.Mean)
+		if mean > 1.05*hash.TTFT.Mean {
 			t.Errorf("%s: slower than session hash", name)
 		}
 	}

@@ -15,9 +15,40 @@ type pool struct {
 	use    list.List // of keys, the latest in front
 	limit  int       // keys; replica.Unlimited: no limit
 	queue  []int     // jobs in order of arrival
+	fleet  []backlog // per replica
 }
 
-func newPool(limit int) *pool { return &pool{cached: make(map[uint64]*list.Element), limit: limit} }
+// backlog is what a replica has in hand.
+type backlog struct {
+	waiting, streams int
+	prefill          float64 // seconds, of those that wait
+	tokens           int64   // uncached, likewise
+	first            float64 // its last first token, or the dispatch that found nobody waiting
+}
+
+func newPool(limit, replicas int) *pool {
+	p := &pool{cached: make(map[uint64]*list.Element), limit: limit, fleet: make([]backlog, replicas)}
+	for k := range p.fleet {
+		p.fleet[k].first = math.Inf(-1)
+	}
+	return p
+}
+
+func (p *pool) dispatch(now float64, j *job, _ bool) {
+	b := &p.fleet[j.replica]
+	if b.waiting == 0 {
+		b.first = now
+	}
+	b.waiting, b.prefill, b.tokens = b.waiting+1, b.prefill+j.prefill, b.tokens+j.tokens
+}
+
+func (p *pool) firstToken(now float64, j *job) {
+	b := &p.fleet[j.replica]
+	b.waiting, b.prefill, b.tokens = b.waiting-1, b.prefill-j.prefill, b.tokens-j.tokens
+	b.streams, b.first = b.streams+1, now
+}
+
+func (p *pool) finish(_ float64, j *job) { p.fleet[j.replica].streams-- }
 
 // add enters keys or makes them young again, the last one first: a prompt's
 // tail is forgotten before its head.
@@ -73,11 +104,11 @@ func (r *run) feed(now float64) {
 func (r *run) roomiest(now float64) int {
 	pos, least, streams := -1, math.Inf(1), 0
 	for k := range r.engines {
-		l := r.loads.sum(0, k)
+		l := &r.shared.fleet[k]
 		if r.down[k] || l.tokens >= int64(r.cfg.Profile.Chunk) {
 			continue
 		}
-		left := math.Max(l.prefill-math.Max(now-r.loads.first(0, k), 0), 0)
+		left := math.Max(l.prefill-math.Max(now-l.first, 0), 0)
 		if left < least || left == least && l.streams < streams {
 			pos, least, streams = k, left, l.streams
 		}

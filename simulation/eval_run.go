@@ -3,7 +3,9 @@ package simulation
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation/replica"
 	"github.com/banyan-llm/banyan/simulation/workload"
@@ -20,7 +22,7 @@ type job struct {
 	predicted     float64
 	tokens        int64 // uncached tokens it expected
 	blocks        int64
-	young         bool   // see loads
+	cost          load.Cost
 	sent          bool   // to replica
 	lead          *split // nil: one replica serves it
 
@@ -43,26 +45,20 @@ type run struct {
 	flying   int
 	stage    int // of the workload's stages, the one that runs
 
-	loads  *loads
+	views  *views
 	index  *index
 	routed *routed
 	wire   *traffic
-	rates  []policy.Rates      // per peer and replica
-	learn  []policy.Calibrator // per peer and replica; nil: not learning
-	demand []policy.Demand     // per peer
-	pinned map[int]int         // session -> replica; empty unless Config.Pin
-	scrape scrape
-	shared *pool // pooled reference; nil: a policy decides
+	rates  []policy.Rates // per peer and replica, as believed at first
+	pinned map[int]int    // session -> replica; empty unless Config.Pin
+	shared *pool          // pooled reference; nil: a policy decides
 	cands  []policy.Candidate
-	here   []policy.Candidate // of cands, those that are not down
 
 	passings []passing
 	down     []bool // per replica
 	retried  int
 
-	deep  [2][]int
-	rate  meter // arrivals
-	meanS meter // expected prefill of decisions
+	deep [2][]int
 
 	completed, failed int
 	remote            int // requests that two replicas shared
@@ -74,18 +70,16 @@ func newRun(cfg Config) (*run, error) {
 	r := &run{
 		cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x65766c)),
 		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
-		loads: newLoads(cfg.Peers, cfg.Replicas, cfg.DispatchDelay, cfg.LoadDelay),
-		index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg), cands: make([]policy.Candidate, cfg.Replicas),
+		views: newViews(&cfg), index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg),
 		deep:   [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
-		demand: make([]policy.Demand, cfg.Peers), pinned: make(map[int]int),
-		rate: newMeter(10), meanS: newMeter(10), reasons: make(map[policy.Reason]int),
+		pinned: make(map[int]int), reasons: make(map[policy.Reason]int),
 	}
 	if pooled(cfg.Policy) {
 		limit := replica.Unlimited
 		if cfg.Policy == PooledCaches && cfg.KVTokens != replica.Unlimited {
 			limit = cfg.KVTokens / cfg.Page * cfg.Replicas
 		}
-		r.shared = newPool(limit)
+		r.shared = newPool(limit, cfg.Replicas)
 	} else {
 		p, err := policy.New(cfg.Policy, *cfg.Routing)
 		if err != nil {
@@ -102,6 +96,9 @@ func newRun(cfg Config) (*run, error) {
 		r.engines = append(r.engines, engine)
 	}
 	r.believe()
+	for p := range cfg.Peers {
+		r.views.believe(p, r.rates[p*cfg.Replicas:(p+1)*cfg.Replicas])
+	}
 	for i := range cfg.Workload.Requests {
 		r.jobs[i].req = &cfg.Workload.Requests[i]
 	}
@@ -135,12 +132,25 @@ func (r *run) believe() {
 				rates = r.cfg.Rates(rates, p, k)
 			}
 			r.rates = append(r.rates, rates)
-			if r.cfg.Learn {
-				r.learn = append(r.learn, policy.NewCalibrator(rates))
-			}
 		}
 		policy.Relative(r.rates[p*r.cfg.Replicas:])
 	}
+}
+
+// ledger is who counts the jobs in and out at their replicas.
+type ledger interface {
+	dispatch(now float64, j *job, second bool)
+	firstToken(now float64, j *job)
+	finish(now float64, j *job)
+}
+
+// books are the peers' load tables, or those of the reference, which has no
+// peers.
+func (r *run) books() ledger {
+	if r.shared != nil {
+		return r.shared
+	}
+	return r.views
 }
 
 // progressEvery is how many steps of engines pass between two reports.
@@ -216,15 +226,10 @@ func (r *run) firstToken(now float64, j *job, cached int) {
 	} else {
 		r.shared.add(j.keys[:j.req.Tokens/r.cfg.Page])
 	}
-	r.loads.firstToken(now, j)
+	r.books().firstToken(now, j)
 	r.wire.load(now, j.peer, j.replica, false)
-	if r.learn != nil {
-		at := j.peer*r.cfg.Replicas + j.replica
-		r.learn[at] = r.learn[at].FirstToken(policy.Sample{
-			Predicted: j.predicted, Prefill: j.prefill, Seen: now - j.arrived,
-		})
-		from := j.peer * r.cfg.Replicas
-		policy.Blend(r.rates[from:from], r.learn[from:from+r.cfg.Replicas])
+	if r.cfg.Learn {
+		r.views.learn(now, j)
 	}
 }
 
@@ -233,14 +238,13 @@ func (r *run) finish(now float64, j *job) {
 	r.last = math.Max(r.last, now)
 	r.completed++
 	r.flying--
-	r.loads.finish(now, j)
+	r.books().finish(now, j)
 	r.wire.load(now, j.peer, j.replica, false)
 	if r.shared != nil {
 		r.shared.add(j.keys)
 	}
-	if r.learn != nil {
-		at := j.peer*r.cfg.Replicas + j.replica
-		r.learn[at] = r.learn[at].Run(now-j.first, j.req.Output-1)
+	if r.cfg.Learn {
+		r.views.learnRun(now, j)
 	}
 	r.release(now, j)
 }
@@ -275,7 +279,6 @@ func (r *run) start(now float64, i int) {
 	j.peer = r.rnd.IntN(r.cfg.Peers)
 	j.keys = j.req.AppendKeys(nil, r.cfg.Page)
 	r.flying++
-	r.rate.add(now, 1)
 	r.place(now, i)
 }
 
@@ -287,11 +290,10 @@ func (r *run) place(now float64, i int) {
 		r.feed(now)
 		return
 	}
-	r.loads.advance(now)
+	r.views.advance(now)
 	r.index.advance(now)
 	d, shared := r.decide(now, i)
 	r.reasons[d.Reason]++
-	r.meanS.add(now, d.Prefill)
 	if shared {
 		return
 	}
@@ -316,7 +318,7 @@ func (r *run) submit(now float64, i, given int) {
 		return
 	}
 	j.sent = true
-	r.loads.dispatch(now, j)
+	r.books().dispatch(now, j, false)
 	r.wire.load(now, j.peer, j.replica, true)
 	if r.shared == nil {
 		keys := r.prompt(j)
@@ -341,34 +343,21 @@ func (r *run) prompt(j *job) []uint64 {
 // replicas share the job, which then is on its way.
 func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 	j := &r.jobs[i]
-	r.look(now, j)
-	view := policy.View{
-		NowMs: millis(now), AgeMs: 1000 * r.cfg.ViewAge, Peers: r.cfg.Peers,
-		Lambda: r.rate.perSecond(now), MeanS: r.meanS.mean(),
-		IndexAgeMs: 1000 * r.cfg.IndexDelay, Rand: r.rnd,
-	}
-	req := policy.Request{Tokens: j.req.Tokens}
-	if n := len(j.keys); n > 0 {
-		req.Key, req.Prefix = j.keys[min(n, max(j.req.Tokens/r.cfg.Page, 1))-1], j.keys[0]
-	}
-	if family := j.req.Family(); family >= 0 {
-		req.Session = uint64(family) + 1
-	}
+	view := r.views.look(now, j.peer, &r.cfg, r.rnd)
+	r.gather(now, j)
 	if at, ok := r.pinned[j.req.Family()]; ok {
 		return r.stay(j, at), false
 	}
-	view.Share = r.demand[j.peer].Ask(&req, view.NowMs)
+	var session uint64
+	if family := j.req.Family(); family >= 0 {
+		session = uint64(family) + 1
+	}
+	req := r.views.ask(j.peer, j.req.Tokens, r.cfg.Page, j.keys[:min(len(j.keys), j.req.Tokens/r.cfg.Page)], session)
 	if r.cfg.PrefillReplicas > 0 {
-		return r.share(now, i, &req, &view)
+		return r.share(now, i, req, view)
 	}
-	r.here = r.here[:0]
-	for k := range r.cands {
-		if !r.down[k] {
-			r.here = append(r.here, r.cands[k])
-		}
-	}
-	d := r.policy.Decide(&req, &view, r.here, nil)
-	d.Pos = r.here[d.Pos].Index
+	d := r.policy.Decide(req, view, r.cands, nil)
+	d.Pos = r.cands[d.Pos].Index
 	if r.cfg.Pin && j.req.Session >= 0 {
 		r.pinned[j.req.Family()] = d.Pos
 	}
@@ -377,41 +366,28 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 
 // stay sends a job to the replica of its session.
 func (r *run) stay(j *job, at int) policy.Decision {
-	c := &r.cands[at]
+	c := &r.cands[slices.IndexFunc(r.cands, func(c policy.Candidate) bool { return c.Index == at })]
 	found := min(c.GPU, j.req.Tokens-1)
 	own := c.Rates.Prefill(j.req.Tokens-found, j.req.Tokens)
 	return policy.Decision{Pos: at, Reason: policy.ReasonSession, Matched: found, Prefill: own, Predicted: own}
 }
 
-// look fills the candidates as the job's peer sees them.
-func (r *run) look(now float64, j *job) {
+// gather makes the candidates, as the job's peer sees them.
+func (r *run) gather(now float64, j *job) {
 	keys := r.prompt(j)
 	r.index.match(now, j.peer, keys, r.deep[0], r.deep[1])
 	r.routed.match(j.peer, keys, r.deep[1])
-	r.scrape.refresh(now, r.cfg.Scrape, r.engines)
-	for k := range r.cands {
-		var sum, young loadSum
-		if !r.cfg.ScrapedOnly {
-			sum, young = r.loads.sum(j.peer, k), r.loads.young[r.loads.at(j.peer, k)]
+	r.views.scrape(millis(now), j.peer, &r.cfg, r.engines)
+	r.cands = r.cands[:0]
+	for k := range r.engines {
+		if r.down[k] {
+			continue
 		}
 		gpu := r.deep[0][k] * r.cfg.Page
-		c := &r.cands[k]
-		*c = policy.Candidate{
+		r.cands = append(r.cands, policy.Candidate{
 			ID: uint64(k) + 1, Index: k, GPU: gpu, CPU: gpu, Disk: gpu, Predicted: r.deep[1][k] * r.cfg.Page,
-			Held:    int64(r.index.held[k] * r.cfg.Page),
-			Waiting: sum.waiting, Prefill: sum.prefill, Tokens: sum.tokens, Streams: sum.streams, Blocks: sum.blocks,
-			YoungCount: young.waiting, YoungPrefill: young.prefill,
-			Rates: r.rates[j.peer*r.cfg.Replicas+k], Weight: 1,
-		}
-		if at := r.loads.first(j.peer, k); !math.IsInf(at, -1) {
-			c.FirstToken = millis(at)
-		}
-		r.scrape.fill(k, c, int64(r.cfg.Page))
+			Held: int64(r.index.held[k] * r.cfg.Page), Weight: 1,
+		})
 	}
+	r.views.fill(now, j.peer, &r.cfg, r.cands)
 }
-
-// epochMillis is virtual time 0 on the peers' clocks: a first token at second
-// 0 must not look like none.
-const epochMillis = 1_000_000
-
-func millis(seconds float64) int64 { return epochMillis + int64(math.Round(seconds*1000)) }

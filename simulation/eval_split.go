@@ -50,8 +50,8 @@ func (r *run) share(now float64, i int, req *policy.Request, view *policy.View) 
 		r.submit(now, i, 0)
 		return s.Decode, true
 	}
-	for _, side := range []*job{&lead.job, j} {
-		r.loads.dispatch(now, side)
+	for n, side := range []*job{&lead.job, j} {
+		r.views.dispatch(now, side, n > 0)
 		r.wire.load(now, side.peer, side.replica, true)
 		r.index.predict(now, side.peer, side.replica, r.prompt(j))
 	}
@@ -62,8 +62,8 @@ func (r *run) share(now float64, i int, req *policy.Request, view *policy.View) 
 func (r *run) prefilled(now float64, i, cached int) {
 	j := &r.jobs[i]
 	lead := j.lead
-	r.loads.firstToken(now, &lead.job)
-	r.loads.finish(now, &lead.job)
+	r.views.firstToken(now, &lead.job)
+	r.views.finish(now, &lead.job)
 	r.wire.load(now, lead.peer, lead.replica, false)
 	lead.cached, lead.handed = cached, true
 	r.arrivals.push(arrival{at: now + handStart + handToken*float64(j.req.Tokens), job: i})
@@ -76,8 +76,8 @@ func (r *run) decodeLeg(now float64, i int) {
 		ID: uint64(i), Prompt: j.req.Tokens, Output: r.output(j), Keys: j.keys, Given: j.req.Tokens,
 	})
 	if err != nil {
-		r.loads.firstToken(now, j)
-		r.loads.finish(now, j)
+		r.views.firstToken(now, j)
+		r.views.finish(now, j)
 		r.failed++
 		r.flying--
 		j.replica = -1

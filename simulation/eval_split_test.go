@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation/workload"
 )
@@ -38,9 +39,9 @@ func TestE7SharedRequestsAreOverAndCountedOut(t *testing.T) {
 		if rep.PerReplica[0] != 0 {
 			t.Errorf("E7: %s: the prefill replica answered %d requests", mode, rep.PerReplica[0])
 		}
-		r.loads.advance(math.Inf(1))
+		r.views.advance(math.Inf(1))
 		for k := range cfg.Replicas {
-			if l := r.loads.sum(0, k); l.waiting != 0 || l.streams != 0 || l.blocks != 0 || l.tokens != 0 || math.Abs(l.prefill) > 1e-6 {
+			if l := sees(r, 0, k); !same(l, crdt.Load{}) {
 				t.Errorf("E7: %s: replica %d is left with %+v", mode, k, l)
 			}
 		}

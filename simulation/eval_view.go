@@ -1,161 +1,198 @@
 package simulation
 
-import "math"
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
 
-// loads is what the peers' load registers say of every replica. All peers see
-// each other with one delay, so two sums suffice: what everybody knows by now,
-// and what each peer did since. I/E4: a change is in exactly one of them for
-// its author, and in the first alone for everybody else.
-type loads struct {
-	replicas int
-	known    []loadSum // per replica
-	own      []loadSum // per peer and replica: not yet known to the others
-	young    []loadSum // per peer and replica: own dispatches among them, still waiting
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
+	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/simulation/replica"
+)
 
-	delay    [2]float64 // of dispatches, of the rest
-	pending  [2]fifo[change]
-	ownFirst []float64 // per peer and replica: last first token, or dispatch that found it empty
+// views are the request sides of all peers: the load table and the picker of a
+// router, each its own, with the frames between them in place of the gossip
+// core. The index alone is modelled (eval_index.go): 64 peers with one each
+// would need 64 times the memory to know, all of them, the same.
+type views struct {
+	peers   []view
+	names   []crdt.StreamID // of the replicas
+	blind   bool            // load is known from the engines' figures alone
+	delay   [2]float64      // seconds: of dispatches, of other changes
+	pending [2]fifo[frame]  // on their way
+	figures map[crdt.StreamID]crdt.Scrape
+	scraped int64 // when the engines' figures were read, ms
+	nowMs   int64 // of the frames that arrive
+	prompt  pick.Prompt
 }
 
-// loadSum is a sum of registers. It is also a difference of two such sums.
-type loadSum struct {
-	waiting int
-	prefill float64 // seconds
-	tokens  int64   // uncached
-	streams int
-	blocks  int64
+// view is one peer's.
+type view struct {
+	loads   *load.Table
+	picker  *pick.Picker
+	entries []*load.Entry // per replica
+	here    []*load.Entry // of the candidates
+	scratch pick.Scratch
+	scraped int64 // the figures it has, ms
 }
 
-func (l *loadSum) add(o loadSum, sign int) {
-	l.waiting += sign * o.waiting
-	l.prefill += float64(sign) * o.prefill
-	l.tokens += int64(sign) * o.tokens
-	l.streams += sign * o.streams
-	l.blocks += int64(sign) * o.blocks
+// frame is what a peer tells all others of its load.
+type frame struct {
+	at    float64
+	peer  int
+	loads []crdt.LoadEntry
 }
 
-// change is one change of one register on its way to the other peers.
-type change struct {
-	at            float64
-	peer, replica int
-	load          loadSum
-	first         float64 // last first token; -Inf: unchanged
-	job           *job    // dispatches: to know whether it is still young
-}
-
-func newLoads(peers, replicas int, dispatch, rest float64) *loads {
-	l := &loads{
-		replicas: replicas,
-		known:    make([]loadSum, replicas),
-		own:      make([]loadSum, peers*replicas),
-		young:    make([]loadSum, peers*replicas),
-		ownFirst: make([]float64, (peers+1)*replicas), // the last row is everybody's
-		delay:    [2]float64{dispatch, rest},
+func newViews(cfg *Config) *views {
+	v := &views{
+		peers: make([]view, cfg.Peers), blind: cfg.ScrapedOnly, delay: [2]float64{cfg.DispatchDelay, cfg.LoadDelay},
+		figures: make(map[crdt.StreamID]crdt.Scrape, cfg.Replicas),
 	}
-	for i := range l.ownFirst {
-		l.ownFirst[i] = math.Inf(-1)
+	for k := range cfg.Replicas {
+		v.names = append(v.names, crdt.StreamID(fmt.Sprintf("http://10.0.0.%d:8000", k+1)))
 	}
-	return l
+	for p := range v.peers {
+		e := &v.peers[p]
+		e.loads = load.New(peerNumber(p), func() int64 { return v.nowMs })
+		e.picker = pick.New(pick.Config{Loads: e.loads})
+		for _, name := range v.names {
+			e.entries = append(e.entries, e.loads.Entry(name))
+		}
+	}
+	return v
 }
 
-func (l *loads) at(peer, replica int) int { return peer*l.replicas + replica }
+func peerNumber(p int) crdt.PeerID { return crdt.PeerID{byte(p + 1), byte((p + 1) >> 8)} }
 
-// dispatch enters a job into its peer's register.
-func (l *loads) dispatch(now float64, j *job) {
-	c := change{
-		at: now, peer: j.peer, replica: j.replica, job: j, first: math.Inf(-1),
-		load: loadSum{waiting: 1, prefill: j.prefill, tokens: j.tokens},
+// believe sets what a peer thinks of the replicas' speed.
+func (v *views) believe(peer int, rates []policy.Rates) {
+	for k, r := range rates {
+		v.peers[peer].loads.Believe(v.names[k], r)
 	}
-	if l.sum(j.peer, j.replica).waiting == 0 {
-		c.first = now
+}
+
+// dispatch counts a job in at its replica, the second of two if it is.
+func (v *views) dispatch(now float64, j *job, second bool) {
+	if v.blind {
+		return
 	}
-	l.young[l.at(j.peer, j.replica)].add(c.load, 1)
-	j.young = true
-	l.enter(0, c)
+	j.cost = load.Cost{Replica: v.names[j.replica], Prefill: j.prefill, Tokens: j.tokens, Blocks: j.blocks}
+	if second {
+		v.peers[j.peer].loads.Add(&j.cost, millis(now))
+	} else {
+		v.peers[j.peer].loads.Dispatch(&j.cost, millis(now))
+	}
+	v.tell(now, j.peer, 0)
 }
 
 // firstToken moves a job from waiting to streaming.
-func (l *loads) firstToken(now float64, j *job) {
-	gone := loadSum{waiting: 1, prefill: j.prefill, tokens: j.tokens}
-	l.mature(j, gone)
-	c := change{at: now, peer: j.peer, replica: j.replica, first: now}
-	c.load.add(gone, -1)
-	c.load.streams, c.load.blocks = 1, j.blocks
-	l.enter(1, c)
+func (v *views) firstToken(now float64, j *job) {
+	if v.blind {
+		return
+	}
+	v.peers[j.peer].loads.FirstToken(&j.cost, millis(now))
+	v.tell(now, j.peer, 1)
 }
 
 // finish takes a job out.
-func (l *loads) finish(now float64, j *job) {
-	l.enter(1, change{
-		at: now, peer: j.peer, replica: j.replica, first: math.Inf(-1),
-		load: loadSum{streams: -1, blocks: -j.blocks},
-	})
+func (v *views) finish(now float64, j *job) {
+	if v.blind {
+		return
+	}
+	v.peers[j.peer].loads.Done(&j.cost, time.Duration((now-j.arrived)*float64(time.Second)), 0, 0)
+	v.tell(now, j.peer, 1)
 }
 
-// mature ends a dispatch's youth.
-func (l *loads) mature(j *job, dispatched loadSum) {
-	if j.young {
-		j.young = false
-		l.young[l.at(j.peer, j.replica)].add(dispatched, -1)
+// tell sends what changed to the other peers.
+func (v *views) tell(now float64, peer, kind int) {
+	if len(v.peers) == 1 {
+		return
+	}
+	if loads := v.peers[peer].loads.OwnLoads(nil, true); len(loads) > 0 {
+		v.pending[kind].push(frame{at: now, peer: peer, loads: loads})
 	}
 }
 
-func (l *loads) enter(kind int, c change) {
-	at := l.at(c.peer, c.replica)
-	l.own[at].add(c.load, 1)
-	l.ownFirst[at] = math.Max(l.ownFirst[at], c.first)
-	l.pending[kind].push(c)
-}
-
-// advance makes known what is older than its delay.
-func (l *loads) advance(now float64) {
-	for kind := range l.pending {
-		q := &l.pending[kind]
-		for q.len() > 0 && q.front().at+l.delay[kind] <= now {
-			c := q.pop()
-			l.known[c.replica].add(c.load, 1)
-			l.own[l.at(c.peer, c.replica)].add(c.load, -1)
-			everybody := l.at(len(l.ownFirst)/l.replicas-1, c.replica)
-			l.ownFirst[everybody] = math.Max(l.ownFirst[everybody], c.first)
-			if kind == 0 {
-				l.mature(c.job, c.load)
+// advance lets arrive what has been under way for its delay.
+func (v *views) advance(now float64) {
+	v.nowMs = millis(now)
+	for kind := range v.pending {
+		for q := &v.pending[kind]; q.len() > 0 && q.front().at+v.delay[kind] <= now; {
+			f := q.pop()
+			from := peerNumber(f.peer)
+			for p := range v.peers {
+				if p != f.peer {
+					v.peers[p].loads.JoinLoads(from, f.loads)
+				}
 			}
 		}
 	}
 }
 
-// sum is a replica's load as a peer sees it.
-func (l *loads) sum(peer, replica int) loadSum {
-	s := l.known[replica]
-	s.add(l.own[l.at(peer, replica)], 1)
-	return s
-}
-
-// first is the replica's last first token (or the dispatch that found it
-// empty) as a peer knows it; -Inf if there was none.
-func (l *loads) first(peer, replica int) float64 {
-	everybody := len(l.ownFirst)/l.replicas - 1
-	return math.Max(l.ownFirst[l.at(peer, replica)], l.ownFirst[l.at(everybody, replica)])
-}
-
-// fifo is a queue in order of time.
-type fifo[T any] struct {
-	items []T
-	head  int
-}
-
-func (q *fifo[T]) len() int  { return len(q.items) - q.head }
-func (q *fifo[T]) front() *T { return &q.items[q.head] }
-func (q *fifo[T]) push(v T)  { q.items = append(q.items, v) }
-
-func (q *fifo[T]) pop() T {
-	v := q.items[q.head]
-	var zero T
-	q.items[q.head] = zero
-	if q.head++; 2*q.head > len(q.items) {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
+// scrape reads the engines' own figures again if that was at least so many
+// seconds ago, and gives them to the peer that decides.
+func (v *views) scrape(nowMs int64, peer int, cfg *Config, engines []*replica.Replica) {
+	if v.scraped == 0 || float64(nowMs-v.scraped) >= 1000*cfg.Scrape {
+		v.scraped = nowMs
+		for k, e := range engines {
+			st := e.Stats()
+			v.figures[v.names[k]] = crdt.Scrape{
+				Version: uint64(nowMs), Running: int32(st.Running), Waiting: int32(st.Waiting), KVUse: float32(st.KVUse()),
+				Capacity: int64(st.Blocks * cfg.Page),
+			}
+		}
 	}
-	return v
+	if e := &v.peers[peer]; e.scraped != v.scraped {
+		e.scraped = v.scraped
+		e.loads.JoinScrapes(v.figures)
+	}
 }
+
+// look begins a peer's decision: its view, with the ages that the run says.
+func (v *views) look(now float64, peer int, cfg *Config, rnd *rand.Rand) *policy.View {
+	ages := pick.Ages{Load: 1000 * cfg.ViewAge, Index: 1000 * cfg.IndexDelay, Peers: cfg.Peers}
+	e := &v.peers[peer]
+	return e.picker.Look(&e.scratch, ages, millis(now), rnd)
+}
+
+// fill completes candidates with the load that a peer knows of.
+func (v *views) fill(now float64, peer int, cfg *Config, cands []policy.Candidate) {
+	e := &v.peers[peer]
+	e.here = e.here[:0]
+	for i := range cands {
+		e.here = append(e.here, e.entries[cands[i].Index])
+	}
+	e.loads.Snapshot(cands, e.here, millis(now), 1000*cfg.ViewAge)
+}
+
+// ask is a prompt as policies see it. The view says then what share of the
+// peer's requests begin like it.
+func (v *views) ask(peer, tokens, page int, keys []uint64, session uint64) *policy.Request {
+	p := &v.prompt
+	p.Tokens, p.Grid, p.Chain.Keys = tokens, page, p.Chain.Keys[:0]
+	for _, key := range keys {
+		p.Chain.Keys = append(p.Chain.Keys, radix.Key(key))
+	}
+	e := &v.peers[peer]
+	return e.picker.Ask(&e.scratch, p, session)
+}
+
+// learn feeds a job's first token to the rates that its peer believes in.
+func (v *views) learn(now float64, j *job) {
+	v.peers[j.peer].loads.Learn(v.names[j.replica], policy.Sample{Predicted: j.predicted, Prefill: j.prefill, Seen: now - j.arrived})
+}
+
+// learnRun feeds a job's answer.
+func (v *views) learnRun(now float64, j *job) {
+	v.peers[j.peer].loads.LearnRun(v.names[j.replica], now-j.first, j.req.Output-1)
+}
+
+// epochMillis is virtual time 0 on the peers' clocks: a first token at second
+// 0 must not look like none.
+const epochMillis = 1_000_000
+
+func millis(seconds float64) int64 { return epochMillis + int64(math.Round(seconds*1000)) }

@@ -91,7 +91,6 @@ func newMeshRun(cfg Config, faults FaultConfig) (*meshRun, error) {
 	m := &meshRun{
 		books: &run{
 			cfg: cfg, jobs: make([]job, n), after: make(map[int][]int), reasons: make(map[policy.Reason]int),
-			rate: newMeter(10), meanS: newMeter(10),
 		},
 		desks: map[*faultPeer]*desk{}, trips: make([]trip, n), silent: map[int]int64{},
 	}

@@ -52,7 +52,6 @@ func (m *meshRun) arrive(i int) {
 // enter lets a request into the fleet.
 func (m *meshRun) enter(i int) {
 	m.books.flying++
-	m.books.rate.add(m.seconds(), 1)
 	m.toPeer(i)
 }
 
@@ -105,7 +104,6 @@ func (m *meshRun) pick(i int) {
 	c := &d.Cands[dec.Pos]
 	k := d.fleet[c.Index]
 	j.peer, j.replica, j.prefill, j.predicted = p.slot, k, dec.Prefill, dec.Predicted
-	m.books.meanS.add(m.seconds(), dec.Prefill)
 	m.books.reasons[dec.Reason]++
 	t.engine, t.sent, t.confirmed = m.fleet[k], m.now, d.prompt.Blocks(c.Disk)
 	t.tries++

@@ -13,7 +13,7 @@
 //	    is called afterwards and however often.
 //	L2: a snapshot through kept entries equals looking every replica up by name.
 //	L3: a peer sees its own dispatches at once, and as young until others may
-//	    have heard of them.
+//	    have heard of them, or their first token came.
 //	L4: what is compared between peers (first tokens, scrapes, orders) is in
 //	    wall-clock time; nothing else moves when the wall clock is set.
 //	L5: all peers' parts of a replica's limit make up the limit; each peer has

@@ -18,8 +18,14 @@ func (t *Table) OwnLoads(dst []crdt.LoadEntry, dirty bool) []crdt.LoadEntry {
 func (t *Table) JoinLoads(at crdt.PeerID, loads []crdt.LoadEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.loads.Join(at, loads) > 0 || len(loads) == 0 {
-		t.loads.Heard(at, t.now())
+	changed, sent := t.loads.Join(at, loads)
+	if changed == 0 && len(loads) > 0 {
+		return
+	}
+	now := t.now()
+	t.loads.Heard(at, now)
+	if sent > 0 {
+		t.fleet.add(float64(sent), now)
 	}
 }
 
@@ -44,7 +50,6 @@ func (t *Table) DropLoads(at crdt.PeerID) {
 	defer t.mu.Unlock()
 	t.loads.Drop(at)
 	delete(t.vitals, at)
-	t.addUpLocked()
 }
 
 // Scrapes returns what owners last read from the engines.
@@ -86,17 +91,6 @@ func (t *Table) JoinVitals(in map[crdt.PeerID]crdt.Vitals) {
 	for peer, v := range in {
 		if old := t.vitals[peer]; v.Newer(&old) {
 			t.vitals[peer] = v
-		}
-	}
-	t.addUpLocked()
-}
-
-// addUpLocked sums the other peers' requests, which every decision asks for.
-func (t *Table) addUpLocked() {
-	t.others = 0
-	for peer, v := range t.vitals {
-		if peer != t.self {
-			t.others += v.Rate
 		}
 	}
 }

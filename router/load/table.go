@@ -2,6 +2,7 @@ package load
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,10 @@ import (
 
 // firstMeanMs is taken for the time of a request before any was seen.
 const firstMeanMs = 5000
+
+// meanOver is of how many dispatches the mean prefill is taken: prompts differ
+// by a factor of a hundred, and a mean over 64 made peers disagree.
+const meanOver = 256
 
 // maxYoung bounds the own recent dispatches remembered per replica.
 const maxYoung = 64
@@ -24,15 +29,15 @@ type Table struct {
 	now   func() int64 // ms
 	ahead atomic.Int64 // ms: the wall clock's lead over now
 
-	mu       sync.Mutex // guards below; never held while calling out
-	loads    *crdt.Loads
-	entries  map[crdt.StreamID]*Entry
-	vitals   map[crdt.PeerID]crdt.Vitals
-	others   float64 // requests a second of the other peers, by their vitals
-	meanS    float64 // mean prefill seconds of recent dispatches
-	lambda   float64 // own requests a second, exponential mean
-	lastSent int64   // ms of the last dispatch
-	meanMs   float64 // time from dispatch to end of recent requests
+	mu      sync.Mutex // guards below; never held while calling out
+	loads   *crdt.Loads
+	entries map[crdt.StreamID]*Entry
+	vitals  map[crdt.PeerID]crdt.Vitals
+	meanS   float64 // mean prefill seconds of recent dispatches
+	sent    int     // dispatches so far, as far as they count in meanS
+	own     rate    // dispatches of this peer
+	fleet   rate    // of all peers, as far as was heard
+	meanMs  float64 // time from dispatch to end of recent requests
 
 	learned   []policy.Calibrator // scratch
 	blended   []policy.Rates      // of blendedOf
@@ -71,26 +76,25 @@ type Cost struct {
 	Prefill float64 // seconds
 	Tokens  int64   // uncached
 	Blocks  int64   // grid blocks while decoding
+	at      int64   // ms of its dispatch
 	started bool    // first token seen
 	over    bool
 }
 
-// FleetRate estimates requests a second of the whole fleet and the mean
-// prefill seconds of recent requests.
-func (t *Table) FleetRate() (lambda, meanS float64) {
+// FleetRate estimates requests a second of the whole fleet, from this peer's
+// dispatches and the others' registers, and the mean prefill seconds of this
+// peer's recent requests.
+func (t *Table) FleetRate(nowMs int64) (lambda, meanS float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.lambda + t.others, t.meanS
+	return t.fleet.perSecond(nowMs), t.meanS
 }
-
-// rateWindow is the memory of the own request rate, seconds.
-const rateWindow = 5.0
 
 // OwnRate is this peer's requests a second, lately.
 func (t *Table) OwnRate(nowMs int64) float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.lambda * rateWindow / (rateWindow + float64(max(0, nowMs-t.lastSent))/1000)
+	return t.own.perSecond(nowMs)
 }
 
 // Dispatch counts a request in.
@@ -106,11 +110,10 @@ func (t *Table) DispatchWithin(c *Cost, limit *Limit, nowMs int64) bool {
 		return false
 	}
 	t.addLocked(c, nowMs)
-	t.meanS += (c.Prefill - t.meanS) / 64
-	if gap := float64(max(0, nowMs-t.lastSent)) / 1000; t.lastSent != 0 {
-		t.lambda = t.lambda*rateWindow/(rateWindow+gap) + 1/(rateWindow+gap)
-	}
-	t.lastSent = nowMs
+	t.sent = min(t.sent+1, meanOver)
+	t.meanS += (c.Prefill - t.meanS) / float64(t.sent)
+	t.own.add(1, nowMs)
+	t.fleet.add(1, nowMs)
 	return true
 }
 
@@ -123,7 +126,7 @@ func (t *Table) Add(c *Cost, nowMs int64) {
 
 func (t *Table) addLocked(c *Cost, nowMs int64) {
 	e := t.entryLocked(c.Replica)
-	if e.total.Waiting() == 0 && e.total.Streams() == 0 {
+	if e.total.Waiting() == 0 { // what waits from now on has not been worked on, whatever decodes
 		e.reg.FirstToken = t.Wall(nowMs)
 	}
 	e.reg.Waiting++
@@ -132,6 +135,7 @@ func (t *Table) addLocked(c *Cost, nowMs int64) {
 	if len(e.young) == maxYoung {
 		e.young = append(e.young[:0], e.young[1:]...)
 	}
+	c.at = nowMs
 	e.young = append(e.young, youngDispatch{nowMs, c.Prefill})
 	t.publishLocked(e)
 }
@@ -168,6 +172,9 @@ func (t *Table) FirstToken(c *Cost, nowMs int64) {
 }
 
 func (t *Table) leaveQueueLocked(e *Entry, c *Cost) {
+	if i := slices.IndexFunc(e.young, func(y youngDispatch) bool { return y.at == c.at }); i >= 0 {
+		e.young = slices.Delete(e.young, i, i+1)
+	}
 	e.reg.Waiting--
 	e.reg.Prefill -= c.Prefill
 	e.reg.Tokens -= c.Tokens

@@ -221,3 +221,85 @@ func TestTheLoadOfASilentPeerFades(t *testing.T) {
 		t.Errorf("%d wait when it speaks again", n)
 	}
 }
+
+// TestANewTableKnowsItsRateAtOnce: ten requests within a second are ten a
+// second, also when nothing came before.
+func TestANewTableKnowsItsRateAtOnce(t *testing.T) {
+	b := newTable(1)
+	now := int64(1_000)
+	for range 11 {
+		b.Dispatch(&Cost{Replica: crdt.NewStreamID("http://r", 0), Prefill: .5}, now)
+		now += 100
+	}
+	if r := b.OwnRate(now - 100); r < 8 || r > 12 {
+		t.Errorf("10 requests a second read as %.1f after the first second", r)
+	}
+	if _, meanS := b.FleetRate(now); meanS != .5 {
+		t.Errorf("every prefill took .5 s, the mean is %v", meanS)
+	}
+}
+
+// TestOthersRequestsAreCountedInTheirRegisters: what another peer holds more
+// than before it sent since; its first word, an answer that ends and a copy of
+// what is known say nothing.
+func TestOthersRequestsAreCountedInTheirRegisters(t *testing.T) {
+	now := int64(1_000)
+	b := New(crdt.PeerID{1}, func() int64 { return now })
+	other, id := crdt.PeerID{2}, crdt.NewStreamID("http://r", 0)
+	version := uint64(0)
+	hear := func(waiting, streams int32) {
+		version++
+		b.JoinLoads(other, []crdt.LoadEntry{{Replica: id, Load: crdt.Load{Version: version, Waiting: waiting, Streams: streams}}})
+	}
+	hear(40, 2)
+	if r, _ := b.FleetRate(now); r != 0 {
+		t.Errorf("a peer's first word read as %.1f requests a second", r)
+	}
+	for i := range int32(20) {
+		hear(1, i+1) // sent
+		hear(0, i+2) // its first token
+		hear(0, i+1) // an end
+		now += 100
+	}
+	if r, _ := b.FleetRate(now); r < 8 || r > 12 {
+		t.Errorf("10 requests a second of another peer read as %.1f", r)
+	}
+	if r := b.OwnRate(now); r != 0 {
+		t.Errorf("another peer's requests are counted as own: %.1f", r)
+	}
+}
+
+// TestWaitingBeginsAnewWhileOthersDecode: what comes when nobody waits has not
+// been worked on since the last first token, however long that is ago.
+func TestWaitingBeginsAnewWhileOthersDecode(t *testing.T) {
+	b := newTable(1)
+	id := crdt.NewStreamID("http://r", 0)
+	first, second := &Cost{Replica: id, Prefill: 1}, &Cost{Replica: id, Prefill: 1}
+	b.Dispatch(first, 1_000)
+	b.FirstToken(first, 2_000)
+	b.Dispatch(second, 9_000)
+	if c := filled(b, id, 9_000, 0); c.FirstToken != 9_000 {
+		t.Errorf("what waits since 9,000 ms is held to be worked on since %d", c.FirstToken)
+	}
+	b.Dispatch(&Cost{Replica: id, Prefill: 1}, 9_500)
+	if c := filled(b, id, 9_500, 0); c.FirstToken != 9_000 {
+		t.Errorf("another one that waits moved it to %d", c.FirstToken)
+	}
+}
+
+// TestADispatchIsYoungUntilItsFirstToken: what others did like it at that time
+// is over as well.
+func TestADispatchIsYoungUntilItsFirstToken(t *testing.T) {
+	b := newTable(1)
+	id := crdt.NewStreamID("http://r", 0)
+	costs := []*Cost{{Replica: id, Prefill: 1}, {Replica: id, Prefill: 2}, {Replica: id, Prefill: 4}}
+	for i, c := range costs {
+		b.Dispatch(c, 1_000+int64(i))
+	}
+	b.Resize(costs[1], 3, 10)
+	b.FirstToken(costs[1], 1_500)
+	b.Done(costs[0], time.Second, 0, 0)
+	if c := filled(b, id, 1_500, 1_000); c.YoungCount != 1 || c.YoungPrefill != 4 {
+		t.Errorf("%d young dispatches of %v s", c.YoungCount, c.YoungPrefill)
+	}
+}

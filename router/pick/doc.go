@@ -22,8 +22,8 @@
 //	    that begins with the same block.
 //	P2: every dispatch is announced exactly once, in order unless the queue is
 //	    full or nobody empties it.
-//	P3: prompts without a session are told apart by their 16th block, or their
-//	    last whole one if they are shorter.
+//	P3: prompts without a session are told apart by the block that ends
+//	    after 256 tokens, or their last whole one if they are shorter.
 //	P4: while all live peers speak, the view is as old as a frame takes; else it
 //	    is as old as the longest silence.
 package pick

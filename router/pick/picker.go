@@ -74,7 +74,7 @@ func (k *Picker) Match(p *Prompt, s *Scratch) {
 // Look fills in the view: how old this peer's knowledge is and how busy the
 // fleet. rnd draws where the policy does.
 func (k *Picker) Look(s *Scratch, ages Ages, nowMs int64, rnd *rand.Rand) *policy.View {
-	lambda, meanS := k.loads.FleetRate()
+	lambda, meanS := k.loads.FleetRate(nowMs)
 	s.View = policy.View{
 		NowMs: k.loads.Wall(nowMs), AgeMs: ages.Load, Peers: ages.Peers, Lambda: lambda, MeanS: meanS, IndexAgeMs: ages.Index, Rand: rnd,
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/banyan-llm/banyan/router/policy"
 )
 
-// headBlocks is how far into a prompt the key lies by which prompts without a
+// headTokens is how far into a prompt the key lies by which prompts without a
 // session are told apart: most share at least a greeting.
-const headBlocks = 16
+const headTokens = 256
 
 // Prompt is a prompt as block keys.
 type Prompt struct {
@@ -26,7 +26,7 @@ type Prompt struct {
 func (p *Prompt) request(session uint64, req *policy.Request) {
 	*req = policy.Request{Tokens: p.Tokens, Session: session}
 	if n := len(p.Chain.Keys); n > 0 {
-		req.Key, req.Prefix = uint64(p.Chain.Keys[n-1]), uint64(p.Chain.Keys[min(n, headBlocks)-1])
+		req.Key, req.Prefix = uint64(p.Chain.Keys[n-1]), uint64(p.Chain.Keys[min(n, max(1, p.Blocks(headTokens)))-1])
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/banyan-llm/banyan/router/policy"
 )
 
-// TestPromptsAreToldApartByTheir16thBlock: P3.
-func TestPromptsAreToldApartByTheir16thBlock(t *testing.T) {
+// TestPromptsAreToldApartByTheirFirst256Tokens: P3, however many a block has.
+func TestPromptsAreToldApartByTheirFirst256Tokens(t *testing.T) {
 	for _, c := range []struct {
-		blocks      int
-		prefix, key uint64
-	}{{0, 0, 0}, {1, 1, 1}, {15, 15, 15}, {16, 16, 16}, {17, 16, 17}, {300, 16, 300}} {
-		p := Prompt{Tokens: 16 * c.blocks, Grid: 16}
+		grid, blocks int
+		prefix, key  uint64
+	}{{16, 0, 0, 0}, {16, 1, 1, 1}, {16, 15, 15, 15}, {16, 16, 16, 16}, {16, 17, 16, 17}, {16, 300, 16, 300}, {64, 20, 4, 20}, {512, 20, 1, 20}} {
+		p := Prompt{Tokens: c.grid * c.blocks, Grid: c.grid}
 		for i := range c.blocks {
 			p.Chain.Keys = append(p.Chain.Keys, radix.Key(i+1))
 		}
@@ -23,7 +23,7 @@ func TestPromptsAreToldApartByTheir16thBlock(t *testing.T) {
 		p.request(7, &req)
 		want := policy.Request{Tokens: p.Tokens, Key: c.key, Prefix: c.prefix, Session: 7}
 		if req != want {
-			t.Errorf("%d blocks: %+v, want %+v", c.blocks, req, want)
+			t.Errorf("%d blocks of %d: %+v, want %+v", c.blocks, c.grid, req, want)
 		}
 	}
 }

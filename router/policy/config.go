@@ -110,7 +110,7 @@ func DefaultConfig() Config {
 		TTFT: TTFTConfig{
 			ProgressFloor: 0.1, StreamWeight: 0.5, WaitWeight: 1, MinWaitWeight: 1, PourWeight: 1,
 			YoungCap: 16, GuardGap: 0.25, GuardShare: 0.8, GuardDepth: 0.5, GuardBand: 0.05,
-			StaleMs: 3000, StaleShare: 3, StaleStay: 1.2, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 0.8, LiveWeight: 6,
+			StaleMs: 3000, StaleShare: 3, StaleStay: 1.5, StaleSpill: 1, HolderSteps: 3, Spread: 0.1, RoomWeight: 0.8, LiveWeight: 6,
 		},
 		Disagg: defaultDisagg(),
 	}
