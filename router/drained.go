@@ -21,7 +21,11 @@ import (
 // is no reason to use them. A hedge is never sent to one.
 func (s *scratch) leaveDrained(hedge bool) {
 	drained := func(c *policy.Candidate) bool { return c.Weight == 0 }
-	if !slices.ContainsFunc(s.Cands, func(c policy.Candidate) bool { return drained(&c) }) {
+	some := false
+	for i := range s.Cands { // in place: candidates are large, and every request comes by
+		some = some || drained(&s.Cands[i])
+	}
+	if !some {
 		return
 	}
 	stays := map[string]bool{}

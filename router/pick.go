@@ -287,7 +287,7 @@ func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 		}
 		m.answered(t.policyName, t.reason, res.Status)
 	}
-	if res.TTFT > 0 {
+	if res.TTFT > 0 && res.Before == 0 { // the rest of an answer has no first token
 		m.ttft.Observe(res.TTFT.Seconds())
 	}
 	m.duration.Observe(res.Duration.Seconds())
