@@ -64,6 +64,10 @@ func TestRotationByFilesLosesNobody(t *testing.T) {
 	eventually(t, "streams under the old key end", func() bool {
 		return !slices.ContainsFunc(append(a.standing(), b.standing()...), func(l *link) bool { return old[l] })
 	})
+	const ended = "banyan_mesh_connections_ended_total"
+	if a.value(t, ended, "key")+b.value(t, ended, "key")+c.value(t, ended, "key") == 0 {
+		t.Error("nobody counted the streams under the old key")
+	}
 	whole(t, a.node, b.node, c.node)
 	flow()
 	if failed.Load() {
