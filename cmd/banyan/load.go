@@ -252,10 +252,6 @@ func readEnv(environ []string, opts []option) error {
 			continue
 		}
 		o, ok := byName[name]
-		if cure := goneFrom(name); cure != "" {
-			errs = append(errs, fmt.Errorf("%s: %s", name, cure))
-			continue
-		}
 		if !ok {
 			errs = append(errs, fmt.Errorf("%s: no such setting%s", name, nearest(name, byName, len(envPrefix))))
 			continue

@@ -177,9 +177,6 @@ func meantFlag(fs *flag.FlagSet, err error) string {
 	if !unknown {
 		return ""
 	}
-	if cure := gone[name]; cure != "" {
-		return ": " + cure
-	}
 	known, settings := map[string]bool{}, []string{}
 	fs.VisitAll(func(f *flag.Flag) {
 		known["--"+f.Name] = true

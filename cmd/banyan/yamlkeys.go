@@ -91,8 +91,6 @@ func (w *keyWalk) section(n *yaml.Node, t reflect.Type, key string) {
 		}
 		field, ok := fields[name]
 		switch {
-		case gone[at] != "":
-			w.fault(n.Content[i], at, "%s", gone[at])
 		case !ok:
 			w.fault(n.Content[i], at, "no such key%s", nearest(name, fields, 1))
 		case seen[name]:
