@@ -100,7 +100,7 @@ func (c *Context) Equal(o *Context) bool {
 // O(log spans).
 func (c *Context) Knows(seq uint64) bool {
 	if seq <= c.Floor {
-		return seq >= c.Anchor && !spans(c.Voids).has(seq)
+		return seq >= c.Anchor && !Spans(c.Voids).Has(seq)
 	}
-	return spans(c.Above).has(seq)
+	return Spans(c.Above).Has(seq)
 }

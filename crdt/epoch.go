@@ -120,12 +120,12 @@ func (x *incarnation) better(o *incarnation) bool {
 // standing is what decides between two bases.
 type standing struct {
 	anchor, floor uint64
-	voids         spans
-	kept          spans // slots that can be folded on another base
+	voids         Spans
+	kept          Spans // slots that can be folded on another base
 }
 
 func (x *incarnation) standing() standing {
-	return standing{x.anchor, x.floor, x.voids, spansOf(x.recent).union(x.aboveSet)}
+	return standing{x.anchor, x.floor, x.voids, SpansOf(x.recent).Union(x.aboveSet)}
 }
 
 // standing is that of a context whose owner's ring is not known.
@@ -133,8 +133,8 @@ func (c *Context) standing() standing { return standing{c.Anchor, c.Floor, c.Voi
 
 // with is how many slots are known on top of base a when it is joined by b.
 func (a *standing) with(b *standing) uint64 {
-	folded := a.floor + 1 - a.anchor - a.voids.size()
-	return folded + spans(a.kept.copy()).union(b.kept).within(a.floor+1, MaxSeq).size()
+	folded := a.floor + 1 - a.anchor - a.voids.Size()
+	return folded + Spans(a.kept.copy()).Union(b.kept).within(a.floor+1, MaxSeq).Size()
 }
 
 // compareBases is negative if the first base is better: with which more slots
@@ -174,7 +174,7 @@ func (s *Stream) unite(w, l *incarnation) {
 			w.offer(h.Slot, h.clears)
 		}
 	}
-	for _, span := range l.lost.union(l.voids) {
+	for _, span := range l.lost.Union(l.voids) {
 		w.lose(span)
 	}
 	s.remember(w, below)
@@ -186,7 +186,7 @@ func (s *Stream) unite(w, l *incarnation) {
 func (s *Stream) remember(w *incarnation, below []Slot) {
 	missing := below[:0]
 	for _, slot := range below {
-		if _, ok := w.get(slot.Seq); !ok && slot.Seq >= max(w.anchor, w.lastClear) && !w.voids.has(slot.Seq) {
+		if _, ok := w.get(slot.Seq); !ok && slot.Seq >= max(w.anchor, w.lastClear) && !w.voids.Has(slot.Seq) {
 			missing = append(missing, slot)
 		}
 	}

@@ -13,13 +13,13 @@ type incarnation struct {
 	epoch  uint64
 	anchor uint64
 	floor  uint64 // f
-	voids  spans  // V
-	lost   spans  // U, disjoint from above (I2)
+	voids  Spans  // V
+	lost   Spans  // U, disjoint from above (I2)
 	blocks Blocks // B, with above[:folded] on top (I1)
 	base   Sum    // of B
 
 	above      []held // T, ascending, all > floor
-	aboveSet   spans  // their numbers
+	aboveSet   Spans  // their numbers
 	aboveBytes int
 	folded     int  // so many of above lie on top of the base
 	stale      bool // above changed below folded: rewind before anything else
@@ -104,11 +104,11 @@ func (x *incarnation) offer(s Slot, clears bool) fate {
 	i, known := x.find(s.Seq)
 	if !known {
 		x.above = slices.Insert(x.above, i, held{s, clears})
-		x.aboveSet = x.aboveSet.add(Span{s.Seq, s.Seq})
+		x.aboveSet = x.aboveSet.Add(Span{s.Seq, s.Seq})
 		x.aboveBytes += slotCost(&s)
 		x.stale = x.stale || i < x.folded
 		if len(x.lost) > 0 {
-			x.lost = x.lost.minus(spans{{s.Seq, s.Seq}})
+			x.lost = x.lost.Minus(Spans{{s.Seq, s.Seq}})
 		}
 		x.note(s.Seq, s.TS)
 		return fateNew
@@ -141,19 +141,19 @@ func (x *incarnation) lose(s Span) {
 		return
 	}
 	real := x.aboveSet.within(s.From, s.To)
-	x.lost = x.lost.union(spans{s}.minus(real))
+	x.lost = x.lost.Union(Spans{s}.Minus(real))
 }
 
 // holes is what is neither known nor declared lost between the floor and the
 // highest known slot.
-func (x *incarnation) holes() spans {
+func (x *incarnation) holes() Spans {
 	if len(x.above) == 0 {
 		return nil
 	}
 	top := x.above[len(x.above)-1].Seq
-	holes := spans{{x.floor + 1, top}}.minus(x.aboveSet)
+	holes := Spans{{x.floor + 1, top}}.Minus(x.aboveSet)
 	if len(x.lost) > 0 {
-		holes = holes.minus(x.lost)
+		holes = holes.Minus(x.lost)
 	}
 	return holes
 }

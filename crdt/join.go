@@ -39,7 +39,7 @@ func (s *Stream) BeginJoin(snap *Snapshot, nowMs int64) (*Joining, error) {
 	j := &Joining{s: s, snap: snap}
 	c := &snap.Context
 	j.x = newIncarnation(c.Epoch, c.Anchor, nil)
-	j.x.floor, j.x.voids, j.x.base = c.Floor, slices.Clone(spans(c.Voids)), snap.Base
+	j.x.floor, j.x.voids, j.x.base = c.Floor, slices.Clone(Spans(c.Voids)), snap.Base
 	switch {
 	case c.Epoch < s.Epoch():
 		j.out.Stale = true
@@ -71,7 +71,7 @@ func checkSnapshot(snap *Snapshot, l *Limits) error {
 	if snap.Context.Epoch == 0 || snap.Context.Epoch > MaxEpoch || len(snap.Context.Voids) > l.VoidSpans {
 		return fmt.Errorf("%w: context out of bounds", ErrSnapshot)
 	}
-	if !slices.Equal(spansOf(snap.Above), snap.Context.Above) {
+	if !slices.Equal(SpansOf(snap.Above), snap.Context.Above) {
 		return fmt.Errorf("%w: slots above the floor differ from the context", ErrSnapshot)
 	}
 	// What is loaded is as much as was told, whoever tells it.

@@ -164,7 +164,7 @@ func (x *incarnation) book(r *Ring, n int, floor uint64) {
 		x.sums.put(floor, x.base)
 	}
 	x.dropAbove(n)
-	x.voids = x.voids.union(x.lost.within(x.floor+1, floor))
+	x.voids = x.voids.Union(x.lost.within(x.floor+1, floor))
 	x.lost = x.lost.within(floor+1, MaxSeq)
 	x.floor = floor
 }

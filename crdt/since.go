@@ -29,8 +29,8 @@ func (s *Stream) Since(c *Context, maxBytes int) (d Delta, ok bool) {
 		return d, false
 	}
 	d.Slots = x.lacked(from, c, maxBytes)
-	d.Lost = x.voids.union(nil).within(from, MaxSeq).union(x.lost).minus(spans(c.Lost)).minus(spans(c.Above))
-	d.Lost = spans(d.Lost).within(c.Floor+1, MaxSeq)
+	d.Lost = x.voids.Union(nil).within(from, MaxSeq).Union(x.lost).Minus(Spans(c.Lost)).Minus(Spans(c.Above))
+	d.Lost = Spans(d.Lost).within(c.Floor+1, MaxSeq)
 	return d, true
 }
 
@@ -41,9 +41,9 @@ func (x *incarnation) betterOverVoids(c *Context) bool {
 		!x.beats(c) {
 		return false
 	}
-	voids := spans(c.Voids)
-	folded := voids.minus(x.voids).within(x.anchor, x.floor)
-	return len(folded) > 0 || voids.minus(x.aboveSet).size() < voids.size()
+	voids := Spans(c.Voids)
+	folded := voids.Minus(x.voids).within(x.anchor, x.floor)
+	return len(folded) > 0 || voids.Minus(x.aboveSet).Size() < voids.Size()
 }
 
 // beats reports whether x's base wins over that of a context's owner, as far as
@@ -60,20 +60,20 @@ func (x *incarnation) reachesBack(from uint64, c *Context) bool {
 		return true
 	}
 	kept := x.recent[x.recentFrom(from):]
-	real := x.floor - from + 1 - x.voids.within(from, x.floor).size()
+	real := x.floor - from + 1 - x.voids.within(from, x.floor).Size()
 	if uint64(len(kept)) == real {
 		return true
 	}
-	need := spans{{from, x.floor}}.minus(x.voids).minus(spans(c.Above))
-	return len(need.minus(spansOf(kept))) == 0
+	need := Spans{{from, x.floor}}.Minus(x.voids).Minus(Spans(c.Above))
+	return len(need.Minus(SpansOf(kept))) == 0
 }
 
 // lacked collects slots from from on that c does not know.
 func (x *incarnation) lacked(from uint64, c *Context, maxBytes int) []Slot {
 	var out []Slot
-	above := spans(c.Above)
+	above := Spans(c.Above)
 	take := func(s *Slot) bool {
-		if s.Seq <= c.Floor || above.has(s.Seq) {
+		if s.Seq <= c.Floor || above.Has(s.Seq) {
 			return true
 		}
 		if maxBytes -= len(s.Body); maxBytes < 0 && len(out) > 0 {

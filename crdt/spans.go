@@ -2,13 +2,14 @@ package crdt
 
 import "slices"
 
-// spans is a set of slot numbers: ascending, disjoint spans that do not touch
+// Spans is a set of slot numbers: ascending, disjoint spans that do not touch
 // each other (the canonical form). Functions never change their arguments'
 // elements unless said so.
-type spans []Span
+type Spans []Span
 
-// add puts one span into the set, in place. O(spans), O(1) at the end.
-func (s spans) add(x Span) spans {
+// Add puts one span into the set, in place; an empty one changes nothing.
+// O(spans), O(1) at the end.
+func (s Spans) Add(x Span) Spans {
 	if x.From > x.To {
 		return s
 	}
@@ -33,40 +34,51 @@ func (s spans) add(x Span) spans {
 // after is n+1 without wrapping around.
 func after(n uint64) uint64 { return max(n, n+1) }
 
-// union adds every span of o, in place.
-func (s spans) union(o []Span) spans {
+// Union adds every span of o, in place.
+func (s Spans) Union(o []Span) Spans {
 	for _, x := range o {
-		s = s.add(x)
+		s = s.Add(x)
 	}
 	return s
 }
 
-// minus returns what s has and o has not, in a fresh set. Both are canonical.
-func (s spans) minus(o spans) spans {
-	out := make(spans, 0, len(s))
+// Minus returns what s holds and o, ascending and disjoint, does not: in a fresh
+// set, or s itself if one of them is empty. O(spans of both).
+func (s Spans) Minus(o []Span) Spans {
+	if len(o) == 0 || len(s) == 0 {
+		return s
+	}
+	out := make(Spans, 0, len(s)+1)
 	j := 0
 	for _, x := range s {
 		for j < len(o) && o[j].To < x.From {
 			j++
 		}
-		for k := j; k < len(o) && o[k].From <= x.To && x.From <= x.To; k++ {
-			if o[k].From > x.From {
-				out = append(out, Span{x.From, o[k].From - 1})
-			}
-			x.From = after(o[k].To)
-			if o[k].To >= x.To {
-				x.From = after(x.To)
-			}
-		}
-		if x.From <= x.To {
-			out = append(out, x)
-		}
+		out = cut(out, x, o[j:])
 	}
 	return out
 }
 
-// has reports whether n is in the set. O(log spans).
-func (s spans) has(n uint64) bool {
+// cut appends what is left of x after taking away the spans of o, the first of
+// which ends at or after the start of x.
+func cut(out Spans, x Span, o []Span) Spans {
+	for _, y := range o {
+		if y.From > x.To {
+			break
+		}
+		if y.From > x.From {
+			out = append(out, Span{x.From, y.From - 1})
+		}
+		if y.To >= x.To {
+			return out
+		}
+		x.From = y.To + 1
+	}
+	return append(out, x)
+}
+
+// Has reports whether n is in the set. O(log spans).
+func (s Spans) Has(n uint64) bool {
 	i, found := slices.BinarySearchFunc(s, n, func(x Span, n uint64) int {
 		switch {
 		case x.To < n:
@@ -80,8 +92,8 @@ func (s spans) has(n uint64) bool {
 }
 
 // within clips the set to [from, to], in a fresh set.
-func (s spans) within(from, to uint64) spans {
-	var out spans
+func (s Spans) within(from, to uint64) Spans {
+	var out Spans
 	for _, x := range s {
 		x.From, x.To = max(x.From, from), min(x.To, to)
 		if x.From <= x.To {
@@ -92,10 +104,13 @@ func (s spans) within(from, to uint64) spans {
 }
 
 // meets reports whether the sets have a number in common.
-func (s spans) meets(o spans) bool { return s.size() != s.minus(o).size() }
+func (s Spans) meets(o []Span) bool { return s.Size() != s.Minus(o).Size() }
 
-// size counts the numbers in the set.
-func (s spans) size() (n uint64) {
+// In reports whether every number of s is in o.
+func (s Spans) In(o []Span) bool { return len(s.Minus(o)) == 0 }
+
+// Size counts the numbers in the set.
+func (s Spans) Size() (n uint64) {
 	for _, x := range s {
 		n += x.To - x.From + 1
 	}
@@ -103,7 +118,7 @@ func (s spans) size() (n uint64) {
 }
 
 // copy is the set in memory of its own; nil if it is empty.
-func (s spans) copy() []Span { return append([]Span(nil), s...) }
+func (s Spans) copy() []Span { return append([]Span(nil), s...) }
 
 // canonical reports whether s is ascending, disjoint, without touching spans,
 // and inside [1, MaxSeq].
@@ -116,11 +131,11 @@ func canonical(s []Span) bool {
 	return true
 }
 
-// spansOf is the set of the slots' numbers; slots are ascending.
-func spansOf(slots []Slot) spans {
-	var out spans
+// SpansOf is the set of the slots' numbers.
+func SpansOf(slots []Slot) Spans {
+	var out Spans
 	for i := range slots {
-		out = out.add(Span{slots[i].Seq, slots[i].Seq})
+		out = out.Add(Span{slots[i].Seq, slots[i].Seq})
 	}
 	return out
 }

@@ -108,7 +108,7 @@ func (c *Context) check() error {
 		return corrupt("context: voids outside anchor and floor")
 	case len(c.Above) > 0 && c.Above[0].From <= c.Floor, len(c.Lost) > 0 && c.Lost[0].From <= c.Floor:
 		return corrupt("context: slots above the floor below it")
-	case spans(c.Above).meets(c.Lost):
+	case Spans(c.Above).meets(c.Lost):
 		return corrupt("context: slots both known and lost")
 	}
 	return nil

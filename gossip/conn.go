@@ -50,8 +50,8 @@ type sentFrame struct {
 type sentPart struct {
 	stream crdt.StreamID
 	epoch  uint64
-	slots  spans
-	lost   spans
+	slots  crdt.Spans
+	lost   crdt.Spans
 	since  int64 // receipt of the oldest, ms
 }
 

@@ -39,7 +39,7 @@ func (w *Describer) payload(k kind, r *reader) (string, error) {
 		flags := r.u8()
 		age := r.u32()
 		d, err := readDelta(r)
-		s := fmt.Sprintf("%s epoch %d %v lost %v age %d ms", d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost, age)
+		s := fmt.Sprintf("%s epoch %d %v lost %v age %d ms", d.Stream, d.Epoch, crdt.SpansOf(d.Slots), d.Lost, age)
 		return s + [4]string{"", " answer", "", " answer: snapshot follows"}[flags&3], err
 	case kindPacked:
 		return w.packed(r)
@@ -97,7 +97,7 @@ func (w *Describer) packed(r *reader) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		out = append(out, fmt.Sprintf("%s epoch %d %v lost %v age %d ms", d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost, age))
+		out = append(out, fmt.Sprintf("%s epoch %d %v lost %v age %d ms", d.Stream, d.Epoch, crdt.SpansOf(d.Slots), d.Lost, age))
 	}
 	return strings.Join(out, "; "), r.err
 }

@@ -7,17 +7,17 @@ import (
 )
 
 // known is the set of slots whose content context c stands for.
-func known(c *crdt.Context) spans {
-	var s spans
+func known(c *crdt.Context) crdt.Spans {
+	var s crdt.Spans
 	if from := max(c.Anchor, 1); c.Floor >= from {
-		s = spans{{From: from, To: c.Floor}}.minus(c.Voids)
+		s = crdt.Spans{{From: from, To: c.Floor}}.Minus(c.Voids)
 	}
-	return s.clone().union(c.Above)
+	return slices.Clone(s).Union(c.Above)
 }
 
 // settled is known and what is declared lost.
-func settled(c *crdt.Context) spans {
-	return known(c).union(c.Voids).union(c.Lost)
+func settled(c *crdt.Context) crdt.Spans {
+	return known(c).Union(c.Voids).Union(c.Lost)
 }
 
 // lacks reports whether the owner of context mine could learn something from
@@ -36,10 +36,10 @@ func lacks(mine, theirs *crdt.Context) bool {
 	case sameSpans(mine, theirs) && theirs.Floor <= mine.Floor:
 		return false
 	}
-	if !known(theirs).within(known(mine)) {
+	if !known(theirs).In(known(mine)) {
 		return true
 	}
-	return !spans(theirs.Lost).clone().union(theirs.Voids).within(settled(mine))
+	return !slices.Clone(crdt.Spans(theirs.Lost)).Union(theirs.Voids).In(settled(mine))
 }
 
 // sameSpans reports whether two contexts differ in their floor at most.
@@ -49,12 +49,12 @@ func sameSpans(a, b *crdt.Context) bool {
 }
 
 // holes is what context c misses below its highest known slot.
-func holes(c *crdt.Context) spans {
+func holes(c *crdt.Context) crdt.Spans {
 	if len(c.Above) == 0 {
 		return nil
 	}
 	top := c.Above[len(c.Above)-1].To
-	return spans{{From: c.Floor + 1, To: top}}.minus(spans(c.Above).clone().union(c.Lost))
+	return crdt.Spans{{From: c.Floor + 1, To: top}}.Minus(slices.Clone(crdt.Spans(c.Above)).Union(c.Lost))
 }
 
 // comparable reports whether the bases of two contexts describe the same slots
@@ -67,8 +67,8 @@ func comparableAt(a, b *crdt.Context, f uint64) bool {
 }
 
 // voidsTo is the voids of c up to f.
-func voidsTo(c *crdt.Context, f uint64) spans {
-	var out spans
+func voidsTo(c *crdt.Context, f uint64) crdt.Spans {
+	var out crdt.Spans
 	for _, v := range c.Voids {
 		if v.From > f {
 			break

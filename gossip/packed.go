@@ -3,6 +3,7 @@ package gossip
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
 )
@@ -16,9 +17,9 @@ type parcel struct {
 	epoch  uint64
 	anchor uint64
 	since  int64
-	slots  spans // asked for
-	lost   spans
-	sent   spans // found
+	slots  crdt.Spans // asked for
+	lost   crdt.Spans
+	sent   crdt.Spans // found
 	delta  crdt.Delta
 	packed []byte
 }
@@ -28,7 +29,7 @@ func (k *parcel) is(o *owed) bool {
 	return k != nil && k.epoch == o.epoch && k.since == o.since && sameSet(k.slots, o.slots) && sameSet(k.lost, o.lost)
 }
 
-func sameSet(a, b spans) bool {
+func sameSet(a, b crdt.Spans) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -59,7 +60,7 @@ func (c *cursor) pushPacked(p *peer, bulk *conn) {
 				break
 			}
 			if !k.empty() {
-				held = append(held, sentPart{stream: id, epoch: o.epoch, slots: k.sent, lost: o.lost.clone(), since: o.since})
+				held = append(held, sentPart{stream: id, epoch: o.epoch, slots: k.sent, lost: slices.Clone(o.lost), since: o.since})
 				cuts = append(cuts, k)
 				size += len(k.packed) + 16
 				c.stats.Pushed += uint64(len(k.sent))
@@ -99,7 +100,7 @@ func (o *owed) settle(k *parcel) {
 	if len(k.sent) == 0 {
 		o.slots = nil // fell out of the ring: its digest shows what it lacks
 	} else {
-		o.slots = o.slots.minus(spans{{From: 0, To: k.sent[len(k.sent)-1].To}})
+		o.slots = o.slots.Minus(crdt.Spans{{From: 0, To: k.sent[len(k.sent)-1].To}})
 	}
 	o.lost = nil
 }
@@ -109,13 +110,13 @@ func (c *cursor) parcelOf(id crdt.StreamID, o *owed) *parcel {
 	if k := c.cache[id]; k.is(o) {
 		return k
 	}
-	k := &parcel{epoch: o.epoch, anchor: c.digestOf(id).Context.Anchor, since: o.since, slots: o.slots.clone(), lost: o.lost.clone()}
+	k := &parcel{epoch: o.epoch, anchor: c.digestOf(id).Context.Anchor, since: o.since, slots: slices.Clone(o.slots), lost: slices.Clone(o.lost)}
 	k.delta = crdt.Delta{Stream: id, Epoch: k.epoch, Anchor: k.anchor, Lost: k.lost}
 	if len(o.slots) > 0 {
 		s := c.state.Slots(id, o.epoch, o.slots, c.lim.SlotsBytes)
 		k.delta.Slots = s[:min(len(s), crdt.MaxPackedSlots)]
 	}
-	k.sent = slotSpans(k.delta.Slots)
+	k.sent = crdt.SpansOf(k.delta.Slots)
 	if !k.empty() {
 		size := 32 + 16*len(k.lost)
 		for i := range k.delta.Slots {

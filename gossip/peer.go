@@ -50,8 +50,8 @@ type peer struct {
 // owner ever enter it.
 type owed struct {
 	epoch uint64
-	slots spans
-	lost  spans
+	slots crdt.Spans
+	lost  crdt.Spans
 	since int64 // receipt of the oldest, ms
 }
 

@@ -25,7 +25,7 @@ type pull struct {
 	patient bool         // the donor said that a snapshot follows
 	before  crdt.Context // own context when asked: did the answer help?
 
-	holes  spans                // what the round over all peers is about
+	holes  crdt.Spans           // what the round over all peers is about
 	denied map[crdt.PeerID]bool // who answered that round without helping
 
 	stage   *stage
@@ -283,8 +283,8 @@ func (c *repair) stages() (n int) {
 
 // askRound asks every live peer in turn for holes that no digest covers; when
 // all of them answered, nobody has the slots.
-func (c *repair) askRound(pl *pull, mine *crdt.Context, h spans) {
-	if pl.denied == nil || !h.within(pl.holes) {
+func (c *repair) askRound(pl *pull, mine *crdt.Context, h crdt.Spans) {
+	if pl.denied == nil || !h.In(pl.holes) {
 		pl.denied = make(map[crdt.PeerID]bool)
 	}
 	pl.holes = h
@@ -304,7 +304,7 @@ func (c *repair) askRound(pl *pull, mine *crdt.Context, h spans) {
 		pl.waits = true
 		return
 	}
-	c.emit(Missing{Stream: pl.stream, Spans: h.clone()})
+	c.emit(Missing{Stream: pl.stream, Spans: slices.Clone(h)})
 	c.stats.Missing++
 	pl.denied = nil
 	c.again(pl, missingMs)

@@ -10,17 +10,17 @@ import (
 // local is what a Core remembers of a stream besides its state.
 type local struct {
 	epoch     uint64
-	arrived   spans   // slots that an owner sent to all, lately
-	lost      spans   // and losses it declared to all
-	fills     []fill  // slots ingested as second owner, waiting for the first's
-	snapshots []int64 // when snapshots of it were joined, within the last minute
+	arrived   crdt.Spans // slots that an owner sent to all, lately
+	lost      crdt.Spans // and losses it declared to all
+	fills     []fill     // slots ingested as second owner, waiting for the first's
+	snapshots []int64    // when snapshots of it were joined, within the last minute
 }
 
 // fill is what the second owner will send if the first does not.
 type fill struct {
 	epoch    uint64
-	slots    spans
-	lost     spans
+	slots    crdt.Spans
+	lost     crdt.Spans
 	received int64
 }
 
@@ -74,7 +74,7 @@ func (c *cursor) ingested(ev Ingested) {
 		c.opened(ev)
 		return
 	}
-	f := fill{epoch: ev.Epoch, slots: slotSpans(ev.Slots), lost: spans(nil).union(ev.Lost), received: ev.ReceivedAt}
+	f := fill{epoch: ev.Epoch, slots: crdt.SpansOf(ev.Slots), lost: crdt.Spans(nil).Union(ev.Lost), received: ev.ReceivedAt}
 	if f.received <= 0 || f.received > c.now {
 		f.received = c.now
 	}
@@ -141,7 +141,7 @@ func (c *cursor) fillIn() {
 // owe notes for every peer what it is to be sent, without what some owner has
 // sent to all already.
 func (c *cursor) owe(id crdt.StreamID, l *local, f fill) {
-	f.slots, f.lost = f.slots.minus(l.arrived), f.lost.minus(l.lost)
+	f.slots, f.lost = f.slots.Minus(l.arrived), f.lost.Minus(l.lost)
 	if len(f.slots) == 0 && len(f.lost) == 0 {
 		return
 	}
@@ -162,7 +162,7 @@ func (c *cursor) oweTo(p *peer, id crdt.StreamID, f fill) {
 	case o.epoch < f.epoch:
 		*o = owed{epoch: f.epoch, since: f.received}
 	}
-	o.slots, o.lost = o.slots.union(f.slots), o.lost.union(f.lost)
+	o.slots, o.lost = o.slots.Union(f.slots), o.lost.Union(f.lost)
 	o.since = min(o.since, f.received)
 	if len(o.slots) > c.lim.Spans || len(o.lost) > c.lim.Spans {
 		c.stats.Dropped["owed"]++
@@ -190,8 +190,8 @@ func (c *cursor) arrived(id crdt.StreamID, d *crdt.Delta) {
 	if !l.at(d.Epoch) {
 		return
 	}
-	slots := slotSpans(d.Slots)
-	l.arrived, l.lost = l.arrived.union(slots), l.lost.union(d.Lost)
+	slots := crdt.SpansOf(d.Slots)
+	l.arrived, l.lost = l.arrived.Union(slots), l.lost.Union(d.Lost)
 	l.arrived = l.arrived[max(0, len(l.arrived)-maxArrived):]
 	l.lost = l.lost[max(0, len(l.lost)-maxArrived):]
 	for _, p := range c.order {
@@ -200,9 +200,9 @@ func (c *cursor) arrived(id crdt.StreamID, d *crdt.Delta) {
 }
 
 // settle takes off what a peer need not be sent any more.
-func (p *peer) settle(id crdt.StreamID, epoch uint64, slots, lost spans) {
+func (p *peer) settle(id crdt.StreamID, epoch uint64, slots, lost crdt.Spans) {
 	if o := p.owed[id]; o != nil && o.epoch == epoch {
-		o.slots, o.lost = o.slots.minus(slots), o.lost.minus(lost)
+		o.slots, o.lost = o.slots.Minus(slots), o.lost.Minus(lost)
 	}
 }
 
@@ -275,7 +275,7 @@ func (c *cursor) slotsCame(cn *conn, d *crdt.Delta, flags uint8, age int64) {
 			c.observe(p, age+cn.delay(c.now))
 		}
 	} else {
-		p.settle(d.Stream, d.Epoch, slotSpans(d.Slots), d.Lost)
+		p.settle(d.Stream, d.Epoch, crdt.SpansOf(d.Slots), d.Lost)
 	}
 	c.repair.learned(p, d.Stream, flags, &out)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
-	"github.com/banyan-llm/banyan/router/kvevents/follow"
 )
 
 // python is Debian's interpreter, which sees Debian's python3-zmq.
@@ -152,12 +151,12 @@ func TestInteropLossyReplay(t *testing.T) {
 	waitFor(t, func() string { return fmt.Sprint(sink.have(1_000_000) != "") }, "true") // else a live batch might name the incarnation
 	emitUntilSeen(t, e, sink, 1_000_000, batches+1)
 	waitFor(t, func() string {
-		var left follow.Spans
+		var left crdt.Spans
 		sink.mu.Lock()
 		defer sink.mu.Unlock()
 		for seq := uint64(1); seq <= batches; seq++ {
 			if _, ok := sink.slots[1_000_000][seq]; !ok && !sink.gone.Has(seq) {
-				left.Add(seq, seq)
+				left = left.Add(crdt.Span{From: seq, To: seq})
 			}
 		}
 		return spanNames(left)

@@ -60,7 +60,7 @@ type Subscriber struct {
 
 	mu     sync.Mutex
 	sub    *zmtp.Sub // the dialed connection, once Run began
-	wanted follow.Spans
+	wanted crdt.Spans
 	status Status
 
 	// Below belongs to Run's goroutine.
@@ -239,10 +239,8 @@ func (s *Subscriber) Feed(m zmtp.Message) {
 // once; what comes is delivered, what cannot be had is reported as Exhausted.
 func (s *Subscriber) Fetch(want []crdt.Span) {
 	s.mu.Lock()
-	for _, sp := range want {
-		s.wanted.Add(sp.From, sp.To)
-	}
-	s.wanted.TrimHigh(wantedSpans)
+	s.wanted = s.wanted.Union(want)
+	s.wanted = s.wanted[:min(len(s.wanted), wantedSpans)]
 	s.mu.Unlock()
 	select {
 	case s.asked <- struct{}{}:

@@ -127,7 +127,7 @@ func (e *fakeEngine) lost(seq uint64) bool {
 type recordSink struct {
 	mu    sync.Mutex
 	slots map[uint64]map[uint64]crdt.Slot
-	gone  follow.Spans
+	gone  crdt.Spans
 	prior Prior
 }
 
@@ -162,7 +162,7 @@ func (s *recordSink) Exhausted(_ crdt.StreamID, _ uint64, gone []crdt.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sp := range gone {
-		s.gone.Add(sp.From, sp.To)
+		s.gone = s.gone.Add(sp)
 	}
 }
 
@@ -170,9 +170,9 @@ func (s *recordSink) Exhausted(_ crdt.StreamID, _ uint64, gone []crdt.Span) {
 func (s *recordSink) have(epoch uint64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var set follow.Spans
+	var set crdt.Spans
 	for seq := range s.slots[epoch] {
-		set.Add(seq, seq)
+		set = set.Add(crdt.Span{From: seq, To: seq})
 	}
 	return spanNames(set)
 }
@@ -183,7 +183,7 @@ func (s *recordSink) lost() string {
 	return spanNames(s.gone)
 }
 
-func spanNames(set follow.Spans) string {
+func spanNames(set crdt.Spans) string {
 	var parts []string
 	for _, sp := range set {
 		if sp.From == sp.To {

@@ -19,7 +19,7 @@ type seek struct {
 // fetch asks the replay for holes.
 type fetch struct {
 	running  bool
-	missing  Spans
+	missing  crdt.Spans
 	since    int64  // ms
 	attempts int    // of this fetch
 	idle     int    // answered ones in a row without progress
@@ -179,9 +179,9 @@ func (t *Tracker) settle() {
 	case t.inc.anchor == 0:
 		t.begin(nil)
 	case phase == Seeking:
-		t.begin(t.inc.known.Missing(t.inc.anchor, t.inc.last.seq))
+		t.begin(t.holes(t.inc.anchor))
 	default:
-		t.begin(t.inc.known.Missing(max(s.from, t.inc.anchor)+1, t.inc.last.seq))
+		t.begin(t.holes(max(s.from, t.inc.anchor) + 1))
 	}
 }
 
@@ -194,9 +194,9 @@ func (t *Tracker) wanted(want []crdt.Span) {
 	if t.prior.Epoch == t.inc.epoch {
 		top = max(top, t.prior.LastSeq)
 	}
-	var missing Spans
+	var missing crdt.Spans
 	for _, sp := range want {
-		missing.Add(max(sp.From, t.inc.anchor, 1), min(sp.To, top))
+		missing = missing.Add(crdt.Span{From: max(sp.From, t.inc.anchor, 1), To: min(sp.To, top)})
 	}
 	if !t.replay {
 		t.exhaust(missing)
@@ -205,17 +205,20 @@ func (t *Tracker) wanted(want []crdt.Span) {
 	t.begin(missing)
 }
 
+// holes are the numbers from here to the last that are not known.
+func (t *Tracker) holes(from uint64) crdt.Spans {
+	return crdt.Spans(nil).Add(crdt.Span{From: from, To: t.inc.last.seq}).Minus(t.inc.known)
+}
+
 // begin adds holes to the fetch and starts it unless a replay is in flight.
-func (t *Tracker) begin(missing Spans) {
-	for _, sp := range missing {
-		t.fetch.missing.Add(sp.From, sp.To)
-	}
+func (t *Tracker) begin(missing crdt.Spans) {
+	t.fetch.missing = t.fetch.missing.Union(missing)
 	if !t.replay {
 		t.fetch = fetch{}
 		return
 	}
 	t.giveUpBroken()
-	t.fetch.missing.TrimHigh(maxSpans)
+	t.fetch.missing = t.fetch.missing[:min(len(t.fetch.missing), maxSpans)]
 	if len(t.fetch.missing) == 0 || t.fetch.running || t.phase != Following {
 		return
 	}
@@ -225,16 +228,8 @@ func (t *Tracker) begin(missing Spans) {
 
 // giveUpBroken reports slots whose bytes came and could not be decoded.
 func (t *Tracker) giveUpBroken() {
-	var gone Spans
-	for _, b := range t.broken {
-		for _, sp := range slices.Clone(t.fetch.missing) {
-			from, to := max(b.From, sp.From), min(b.To, sp.To)
-			if from <= to {
-				gone.Add(from, to)
-				t.fetch.missing.Remove(from, to)
-			}
-		}
-	}
+	gone := crdt.Overlap(t.broken, t.fetch.missing)
+	t.fetch.missing = t.fetch.missing.Minus(gone)
 	t.exhaust(gone)
 }
 
@@ -242,7 +237,7 @@ func (t *Tracker) giveUpBroken() {
 func (t *Tracker) attempt(again bool) {
 	t.fetch.running, t.fetch.heard = true, false
 	t.fetch.attempts++
-	t.fetch.before = t.fetch.missing.Count()
+	t.fetch.before = t.fetch.missing.Size()
 	t.ask(t.fetch.missing[0].From, again)
 }
 
@@ -264,7 +259,7 @@ func (t *Tracker) fetchEnded(complete bool) {
 	f := &t.fetch
 	f.running = false
 	t.giveUpBroken()
-	n := f.missing.Count()
+	n := f.missing.Size()
 	switch {
 	case n < f.before:
 		f.idle = 0
@@ -283,6 +278,6 @@ func (t *Tracker) fetchEnded(complete bool) {
 }
 
 // exhaust reports slots that the engine cannot give any more.
-func (t *Tracker) exhaust(gone Spans) {
+func (t *Tracker) exhaust(gone []crdt.Span) {
 	t.out.Exhausted = append(t.out.Exhausted, gone...)
 }

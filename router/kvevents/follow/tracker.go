@@ -41,7 +41,7 @@ type incarnation struct {
 	epoch  uint64 // 0: it has no name yet
 	anchor uint64 // 0: none of its slots came yet
 	last   slotTime
-	known  Spans // slots seen here
+	known  crdt.Spans // slots seen here
 }
 
 // Tracker follows one stream. It is pure: time and the mesh's knowledge are
@@ -56,11 +56,11 @@ type Tracker struct {
 	heard    uint64 // highest slot that came over it live
 	backward int    // slots in a row that were not above
 	inc      incarnation
-	broken   Spans   // undecodable slots of inc: no replay can help
-	bumps    []int64 // times of recent restarts, ms
-	until    int64   // end of quarantine, ms
-	seek     seek    // while slots are held
-	fetch    fetch   // holes being asked for while Following
+	broken   crdt.Spans // undecodable slots of inc: no replay can help
+	bumps    []int64    // times of recent restarts, ms
+	until    int64      // end of quarantine, ms
+	seek     seek       // while slots are held
+	fetch    fetch      // holes being asked for while Following
 	stats    Stats
 
 	// The step in progress.
@@ -100,8 +100,7 @@ func (t *Tracker) Step(nowMs int64, prior Prior, ev Event) Output {
 	case Live:
 		t.live(ev.Slot)
 	case Undecodable:
-		t.broken.Add(ev.Seq, ev.Seq)
-		t.broken.Trim(maxSpans)
+		t.broken = closed(t.broken.Add(number(ev.Seq)), maxSpans)
 	case Replayed:
 		t.replayed(ev.Slot)
 	case ReplayEnded:
@@ -308,12 +307,11 @@ func (t *Tracker) accept(s crdt.Slot) {
 	if t.inc.last.seq != 0 && s.Seq > t.inc.last.seq+1 {
 		t.stats.Gaps++
 	}
-	t.inc.known.Add(s.Seq, s.Seq)
-	t.inc.known.Trim(maxSpans)
+	t.inc.known = closed(t.inc.known.Add(number(s.Seq)), maxSpans)
 	if s.Seq > t.inc.last.seq {
 		t.inc.last = slotTime{s.Seq, s.TS}
 	}
-	t.fetch.missing.Remove(s.Seq, s.Seq)
+	t.fetch.missing = t.fetch.missing.Minus([]crdt.Span{number(s.Seq)})
 	t.out.Deliver = append(t.out.Deliver, s)
 }
 
