@@ -28,3 +28,34 @@ func DecodeRows(b []byte) (rows Rows, rest []byte, err error) {
 	}
 	return rows, rest, err
 }
+
+// Visible reports whether a key is predicted at a space now. O(1).
+func (p *Predictions) Visible(id PredictionSpace, key uint64, nowMs int64) bool {
+	s := p.spaces[id]
+	if s == nil {
+		return false
+	}
+	g := s.of[key]
+	return g != nil && !g.touch.absent && nowMs < g.touch.over()
+}
+
+// Len counts the touches kept, absents and expired ones included.
+func (p *Predictions) Len() (keys, spaces int) {
+	for _, s := range p.spaces {
+		keys += len(s.of)
+	}
+	return keys, len(p.spaces)
+}
+
+// Of returns the touches of one space and bucket as runs, in a stable order.
+// O(groups of the space).
+func (p *Predictions) Of(id PredictionSpace, bucket int64) (out []Prediction) {
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		out, cursor = p.AppendOf(out, id, bucket, cursor, 1<<30)
+	}
+	SortPredictions(out)
+	return out
+}
+
+// Bytes is what the kept slots hold now, overhead included.
+func (r *Ring) Bytes() int { return r.bytes }

@@ -307,15 +307,6 @@ func (p *Predictions) Expire(nowMs int64) (next int64) {
 	return p.due.list[0].due
 }
 
-// Drop forgets all predictions of one replica.
-func (p *Predictions) Drop(replica StreamID) {
-	for _, s := range slices.Clone(p.order) {
-		if s.id.Replica == replica {
-			p.dropSpace(s)
-		}
-	}
-}
-
 // DropLargest forgets the space that holds most touches; false if there is none.
 // O(spaces).
 func (p *Predictions) DropLargest() bool {
@@ -341,24 +332,6 @@ func (p *Predictions) dropSpace(s *space) {
 		}
 	}
 	p.flushHide(s)
-}
-
-// Visible reports whether a key is predicted at a space now. O(1).
-func (p *Predictions) Visible(id PredictionSpace, key uint64, nowMs int64) bool {
-	s := p.spaces[id]
-	if s == nil {
-		return false
-	}
-	g := s.of[key]
-	return g != nil && !g.touch.absent && nowMs < g.touch.over()
-}
-
-// Len counts the touches kept, absents and expired ones included.
-func (p *Predictions) Len() (keys, spaces int) {
-	for _, s := range p.spaces {
-		keys += len(s.of)
-	}
-	return keys, len(p.spaces)
 }
 
 // place is where in order a space is, or would be.
@@ -401,18 +374,9 @@ func (s *space) tell() []PredictionSum {
 	return s.told
 }
 
-// Of returns the touches of one space and bucket as runs, in a stable order.
-// O(groups of the space).
-func (p *Predictions) Of(id PredictionSpace, bucket int64) (out []Prediction) {
-	for cursor, more := uint64(0), true; more; more = cursor != 0 {
-		out, cursor = p.AppendOf(out, id, bucket, cursor, 1<<30)
-	}
-	SortPredictions(out)
-	return out
-}
-
-// AppendOf is Of in steps and unsorted: it looks at about max groups and keys,
-// from cursor on, 0 being the beginning; next is 0 when all are done. What
+// AppendOf appends the touches of one space and bucket as runs, unsorted and in
+// steps: it looks at about max groups and keys, from cursor on, 0 being the
+// beginning; next is 0 when all are done. What
 // changes between the steps may be told twice or not at all.
 func (p *Predictions) AppendOf(dst []Prediction, id PredictionSpace, bucket int64, cursor uint64, max int) (out []Prediction, next uint64) {
 	s := p.spaces[id]

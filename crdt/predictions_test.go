@@ -262,23 +262,6 @@ func TestPredictionsBounded(t *testing.T) {
 	}
 }
 
-// TestPredictionsDrop forgets one replica and hides what it showed.
-func TestPredictionsDrop(t *testing.T) {
-	mir := &mirror{t, map[crdt.PredictionSpace]map[uint64]bool{}}
-	p := crdt.NewPredictions(crdt.PredictionsConfig{Sink: mir})
-	for _, id := range []crdt.StreamID{"a", "b"} {
-		p.Join([]crdt.Prediction{{Space: crdt.PredictionSpace{Replica: id}, Time: 1, TTL: 9_000, Parent: 4, Keys: []uint64{5, 6}}}, 1)
-	}
-	p.Drop("a")
-	if keys, _ := p.Len(); keys != 2 || len(mir.set) != 1 {
-		t.Fatalf("%d keys, mirror %v", keys, mir.set)
-	}
-	p.Expire(9_001)
-	if len(mir.set) != 0 {
-		t.Fatalf("mirror %v", mir.set)
-	}
-}
-
 // keysOf lists the keys of runs, sorted.
 func keysOf(runs []crdt.Prediction) (keys []uint64) {
 	for _, run := range runs {

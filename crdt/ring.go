@@ -48,9 +48,6 @@ func NewRing(budget int) *Ring {
 	return &Ring{budget: budget, turn: 1}
 }
 
-// Bytes is what the kept slots hold now, overhead included.
-func (r *Ring) Bytes() int { return r.bytes }
-
 // keep adds a slot at the end of x's part. Invariant I6: the bytes kept never
 // exceed the budget once keep returns.
 func (r *Ring) keep(x *incarnation, s Slot) {

@@ -73,7 +73,6 @@ func (c *serving) answer(p *peer, bulk *conn, a ask) {
 	}
 	if a.mode == wantDelta {
 		if d, ok := c.state.Since(a.stream, &a.ctx, c.lim.SlotsBytes); ok {
-			c.stats.Repaired += uint64(len(d.Slots))
 			d.Stream = a.stream
 			c.reply(bulk, &d, flagAnswer)
 			return

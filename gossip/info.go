@@ -120,17 +120,11 @@ type Stats struct {
 	SnapshotsSent     uint64
 	Wants             uint64             // sent
 	Answered          uint64             // wants answered
-	Missing           uint64             // rounds that found a hole nobody can fill
 	Pushed            uint64             // runs of own slots sent, per peer
 	Applied           uint64             // slots from peers that were new
 	Known             uint64             // slots from peers that were not
-	Conflicts         uint64             // slots of one name with two contents
-	Repaired          uint64             // slots sent in answer to wants
-	Relayed           uint64             // intents passed on
 	Rounds            uint64             // digest rounds begun
 	FuturePredictions uint64             // rejected: more than 2 s ahead
-	PredictionRepairs uint64             // buckets sent again
-	JoinsBounded      uint64             // cold joins ended by the bound
 	Skipped           uint64             // frames of unknown kinds
 	Rejected          map[string]uint64  // frames no correct peer sends, by cause
 	Refused           map[string]uint64  // hellos, by cause

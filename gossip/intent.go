@@ -39,7 +39,6 @@ func (c *intents) joinIntents(from *peer, intents map[crdt.StreamID]crdt.Intent)
 	if len(intents) == 0 || !c.state.JoinIntents(intents) {
 		return
 	}
-	c.stats.Relayed++
 	for _, p := range c.order {
 		if p != from {
 			c.sendIntents(p, intents)

@@ -104,7 +104,6 @@ func (c *predictions) repairPredictions(p *peer, ours, theirs []crdt.PredictionS
 			return
 		}
 		ps := c.state.PredictionsOf(s.Space, s.Bucket)
-		c.stats.PredictionRepairs++
 		for len(ps) > 0 {
 			n := min(len(ps), predictionsPerFrame)
 			c.sendPredictions(p, crdt.AppendPredictions(c.newBody(256*n), ps[:n]))

@@ -305,7 +305,6 @@ func (c *repair) askRound(pl *pull, mine *crdt.Context, h crdt.Spans) {
 		return
 	}
 	c.emit(Missing{Stream: pl.stream, Spans: slices.Clone(h)})
-	c.stats.Missing++
 	pl.denied = nil
 	c.again(pl, missingMs)
 }

@@ -266,7 +266,6 @@ func (c *cursor) slotsCame(cn *conn, d *crdt.Delta, flags uint8, age int64) {
 	if len(d.Slots) > 0 || len(d.Lost) > 0 || len(d.Hints) > 0 || d.Epoch > c.digestOf(d.Stream).Context.Epoch {
 		out = c.state.Apply(d, c.now)
 		c.stats.Applied += uint64(out.NewSlots)
-		c.stats.Conflicts += uint64(out.Conflicts)
 		c.stats.Known += uint64(len(d.Slots) - min(len(d.Slots), out.NewSlots))
 	}
 	if flags&flagAnswer == 0 {

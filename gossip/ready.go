@@ -68,7 +68,6 @@ func (c *readiness) judge() (bool, string) {
 func (c *readiness) judgeJoin() (bool, string) {
 	age := c.now - c.startAt
 	if age >= c.cfg.JoinBound {
-		c.stats.JoinsBounded++
 		return true, "bound passed before the mesh was caught up with"
 	}
 	c.wake(c.startAt + c.cfg.JoinBound)

@@ -63,15 +63,6 @@ func (m *Match) Depths(h Holder) (gpu, cpu, any int) {
 	return int(d[ClassGPU]), int(d[ClassCPU]), int(d[ClassAny])
 }
 
-// Deepest is the largest depth of any holder in class c; O(holders).
-func (m *Match) Deepest(c Class) int {
-	best := 0
-	for _, h := range m.Holders() {
-		best = max(best, m.Depth(c, h))
-	}
-	return best
-}
-
 // reset makes room for words*64 holders and forgets the last answer.
 func (m *Match) reset(words int) {
 	m.holders, m.listed = m.holders[:0], false

@@ -44,7 +44,6 @@ type Packed struct {
 	Fits    int // stores whose tokens the grid divides
 	Stored  int // pages stored
 	Removed int // pages removed
-	Clears  int
 	Foreign int // events on media that are not this replica's own
 	Misfits int // stores whose block size the grid does not divide
 	Misfit  int // the first such block size
@@ -75,7 +74,6 @@ func (p *Packer) Pack(seq uint64, b *Batch) (crdt.Slot, Packed, error) {
 			p.remove(e, &count)
 		case Cleared:
 			p.builder.Clear() // nothing before it is in the slot
-			count.Clears++
 			count.Stored, count.Removed = 0, 0
 		}
 	}

@@ -30,23 +30,18 @@ type Status struct {
 
 // Counters counts what a stream's shell did. All only grow.
 type Counters struct {
-	Messages       uint64 // live messages
-	BadMessages    uint64 // not the protocol's, or of an unknown sequence range
-	Undecodable    uint64 // batches that could not be decoded or packed: lost slots
-	Unapplied      uint64 // batches not used because the stream is unusable
-	Overflow       uint64 // messages a full inbox did not take
-	Late           uint64 // messages of a connection that was replaced
-	Events         uint64
-	DroppedEvents  uint64 // events that made no sense
-	UnknownFields  uint64
-	ForeignEvents  uint64 // events on media that are not the replica's own
-	MisfitEvents   uint64 // stores whose block size the grid does not divide
-	UnknownKinds   uint64 // stores of cache groups whose kind we do not know
-	StoredBlocks   uint64 // engine blocks
-	RemovedBlocks  uint64
-	Clears         uint64
-	ReplayBatches  uint64
-	ReplayFailures uint64 // replays that ended without their end marker
+	Messages      uint64 // live messages
+	BadMessages   uint64 // not the protocol's, or of an unknown sequence range
+	Undecodable   uint64 // batches that could not be decoded or packed: lost slots
+	Unapplied     uint64 // batches not used because the stream is unusable
+	Overflow      uint64 // messages a full inbox did not take
+	Late          uint64 // messages of a connection that was replaced
+	Events        uint64
+	DroppedEvents uint64 // events that made no sense
+	UnknownFields uint64
+	MisfitEvents  uint64 // stores whose block size the grid does not divide
+	UnknownKinds  uint64 // stores of cache groups whose kind we do not know
+	ReplayBatches uint64
 }
 
 // add counts one decoded and packed batch.
@@ -54,12 +49,8 @@ func (c *Counters) add(b *Batch, p Packed) {
 	c.Events += uint64(len(b.Events))
 	c.DroppedEvents += uint64(b.Dropped)
 	c.UnknownFields += uint64(b.Unknown)
-	c.ForeignEvents += uint64(p.Foreign)
 	c.MisfitEvents += uint64(p.Misfits)
 	c.UnknownKinds += uint64(p.UnknownKinds)
-	c.StoredBlocks += uint64(p.Stored)
-	c.RemovedBlocks += uint64(p.Removed)
-	c.Clears += uint64(p.Clears)
 }
 
 // misfitsToJudge is how many stores must not fit, without one that does,

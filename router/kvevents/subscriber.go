@@ -310,7 +310,6 @@ func (s *Subscriber) played(ctx context.Context, p played) {
 	}
 	if p.done {
 		if !p.complete {
-			s.count(func(c *Counters) { c.ReplayFailures++ })
 			s.log.Debug("replay broke off", "error", p.err)
 		}
 		s.step(ctx, follow.ReplayEnded{Complete: p.complete}, p.at)

@@ -37,14 +37,6 @@ func (k *Keys) Rung() Rung {
 	return Rung(k.Scheme)
 }
 
-// Deepest is the key of the last whole block, 0 if there is none.
-func (k *Keys) Deepest() radix.Key {
-	if len(k.Keys) == 0 {
-		return 0
-	}
-	return k.Keys[len(k.Keys)-1]
-}
-
 // ChunkBytes is the unit of text keys, and TokensPerChunk what it stands for:
 // 512 bytes of English are about 130 tokens.
 const (

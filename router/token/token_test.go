@@ -99,11 +99,11 @@ func TestTokenIDsAreExact(t *testing.T) {
 	tok := newTokenizer(t, nil)
 	k := tok.Keys(context.Background(), &Query{LoRA: "a", Salt: "s", Tokens: idsOf("abcdefghi")})
 	want := hasher.AppendKeys(nil, TokenRoot(hasher, "a", "s"), 4, idsOf("abcdefghi"))
-	if k.Scheme != Ids || !k.Scheme.Exact() || k.Tokens != 9 || k.Grid != 4 || !slices.Equal(k.Keys, want) || k.Deepest() != want[1] {
+	if k.Scheme != Ids || !k.Scheme.Exact() || k.Tokens != 9 || k.Grid != 4 || !slices.Equal(k.Keys, want) {
 		t.Fatalf("%+v", k)
 	}
 	short := tok.Keys(context.Background(), &Query{Tokens: []uint32{}})
-	if short.Scheme != Ids || len(short.Keys) != 0 || short.Deepest() != 0 {
+	if short.Scheme != Ids || len(short.Keys) != 0 {
 		t.Fatalf("%+v", short)
 	}
 }

@@ -13,12 +13,6 @@ const (
 	lineScored      = "llm-d load"
 	lineApproximate = "llm-d approximate"
 	linePrecise     = "llm-d precise"
-
-	// An earlier run of b2b37, which scored requests in flight instead of queues
-	// and limited the approximate index.
-	lineBusyScored  = "llm-d load, in flight"
-	lineLimited     = "llm-d approximate, 2,200 blocks"
-	lineBusyPrecise = "llm-d precise, in flight"
 )
 
 // Bytes a token of the published prompts. Those are random tokens as text:
@@ -35,7 +29,6 @@ var tabled = []string{"random", "least_loaded", "consistent_hash", "cache_aware"
 func (p *planner) named() {
 	p.published("b2b", 20000, 80, bytesQwen3, 1, weights(3, 2, 2))
 	p.published("b2b37", 8000, 200, bytesLlama3, 2, weights(2, 1, 1))
-	p.earlier()
 	for _, n := range []struct {
 		name     string
 		requests int
@@ -96,27 +89,6 @@ func approximate(c *simulation.Config, blocks int, tokens float64) {
 	c.MatchPages = int(256*tokens) / c.Page
 	whole := c.Workload.Requests[0].Tokens
 	c.Routing.Weighted.Prefix *= float64(whole) / float64(min(whole, c.MatchPages*c.Page))
-}
-
-// earlier runs b2b37 as an earlier report has it: requests in flight, which
-// the router counts itself, are scored instead of queues, and the approximate
-// index holds 2,200 blocks of 256 bytes a replica.
-func (p *planner) earlier() {
-	w := p.workload("b2b37", 8000)
-	if p.err != nil {
-		return
-	}
-	run := func(line string, prefix float64, change func(*simulation.Config)) {
-		cfg := p.config(w, "weighted")
-		cfg.Page, cfg.Peers, cfg.Scrape, cfg.PredictFor = 200, 1, 0.05, -1
-		cfg.Routing = weights(prefix, 0, 1)
-		cfg.Routing.Weighted.Active = 1
-		change(&cfg)
-		p.add(byName, line, 0, cfg)
-	}
-	run(lineBusyScored, 0, func(*simulation.Config) {})
-	run(lineLimited, 2, func(c *simulation.Config) { approximate(c, 2200, 256/bytesLlama3) })
-	run(lineBusyPrecise, 2, func(*simulation.Config) {})
 }
 
 // weights are llm-d's of its prefix, queue and KV scorers.

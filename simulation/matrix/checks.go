@@ -34,17 +34,11 @@ func (b *Book) Checks() []Check {
 	var out []Check
 	out = append(out, b.ideal())
 	for _, group := range []string{"b2b", "b2b37"} {
-		run := ladderRun{group, group, schedulers}
 		for i := range schedulers {
-			out = append(out, b.scheduler(run, i))
+			out = append(out, b.scheduler(group, i))
 		}
-		out = append(out, b.order(run), b.exact(run))
+		out = append(out, b.order(group), b.exact(group))
 	}
-	first := ladderRun{"b2b37, an earlier run", "b2b37", earlySchedulers}
-	for i := 1; i < len(earlySchedulers); i++ { // random is as above
-		out = append(out, b.scheduler(first, i))
-	}
-	out = append(out, b.order(first))
 	out = append(out, b.knee(), b.sharedPrefix(), b.prefixAlone(), b.parity(), b.hotSpot(), b.everyReplica(), b.disaggregated())
 	out = append(out, b.delay(lineFlush, 1.05), b.delay(line10ms, 1.10), b.delay(line100ms, math.Inf(1)), b.geo())
 	out = append(out, b.followUps(), b.stale(), b.herd())
@@ -54,24 +48,14 @@ func (b *Book) Checks() []Check {
 // within reports whether two figures lie within a factor of each other.
 func within(a, b float64) bool { return a <= 1.5*b && b <= 1.5*a }
 
-// ladderRun is a published run: its name, its ladder and its schedulers'
-// lines, random, load, approximate and precise.
-type ladderRun struct {
-	what, group string
-	lines       []string
-}
+// schedulers are the lines of a published ladder.
+var schedulers = []string{lineRandom, lineScored, lineApproximate, linePrecise}
 
-var (
-	schedulers      = []string{lineRandom, lineScored, lineApproximate, linePrecise}
-	earlySchedulers = []string{lineRandom, lineBusyScored, lineLimited, lineBusyPrecise}
-)
-
-// ladderRows are the reports of a run's schedulers; nil unless the ladder ran
-// whole.
-func (b *Book) ladderRows(run ladderRun) []*simulation.Report {
+// ladderRows are the reports of a ladder's schedulers; nil unless it ran whole.
+func (b *Book) ladderRows(group string) []*simulation.Report {
 	var rows []*simulation.Report
-	for _, line := range run.lines {
-		r := b.at(byName, run.group, line, 0)
+	for _, line := range schedulers {
+		r := b.at(byName, group, line, 0)
 		if !whole(r) {
 			return nil
 		}
@@ -82,20 +66,20 @@ func (b *Book) ladderRows(run ladderRun) []*simulation.Report {
 
 // scheduler compares one of a ladder's with what was published for it. Precise
 // waits are not compared: they are gateway, tokenizing and network.
-func (b *Book) scheduler(run ladderRun, i int) Check {
-	line, precise := run.lines[i], i == len(run.lines)-1
-	p := published[run.group][line]
+func (b *Book) scheduler(group string, i int) Check {
+	line, precise := schedulers[i], i == len(schedulers)-1
+	p := published[group][line]
 	told := func(mean, p90, tokens float64) string {
 		if precise {
 			return grouped(int(tokens+.5)) + " tokens/s"
 		}
 		return fmt.Sprintf("%s / %s, %s tokens/s", secondsText(mean), secondsText(p90), grouped(int(tokens+.5)))
 	}
-	c := Check{What: run.what + ", " + line + ": TTFT mean / p90, throughput", Want: told(p.mean, p.p90, p.tokens), Tolerance: "×1.5"}
+	c := Check{What: group + ", " + line + ": TTFT mean / p90, throughput", Want: told(p.mean, p.p90, p.tokens), Tolerance: "×1.5"}
 	if precise {
-		c.What = run.what + ", " + line + ": throughput"
+		c.What = group + ", " + line + ": throughput"
 	}
-	if rows := b.ladderRows(run); rows != nil {
+	if rows := b.ladderRows(group); rows != nil {
 		mean, p90, tokens := meanSeconds(rows[i]), rows[i].TTFT.P90/1000, rows[i].OutputPerSecond
 		c.Ran, c.Got = true, told(mean, p90, tokens)
 		c.Holds = within(tokens, p.tokens) && (precise || within(mean, p.mean) && within(p90, p.p90))
@@ -105,9 +89,9 @@ func (b *Book) scheduler(run ladderRun, i int) Check {
 
 // order looks at throughput. Random and load are one class: published 4 to 12 %
 // apart, in either order.
-func (b *Book) order(run ladderRun) Check {
-	c := Check{What: run.what + ": order by throughput", Want: "random and load < approximate < precise", Tolerance: "exact"}
-	if rows := b.ladderRows(run); rows != nil {
+func (b *Book) order(group string) Check {
+	c := Check{What: group + ": order by throughput", Want: "random and load < approximate < precise", Tolerance: "exact"}
+	if rows := b.ladderRows(group); rows != nil {
 		var tokens []float64
 		for _, r := range rows {
 			tokens = append(tokens, r.OutputPerSecond)
@@ -118,10 +102,10 @@ func (b *Book) order(run ladderRun) Check {
 	return c
 }
 
-func (b *Book) exact(run ladderRun) Check {
-	p := published[run.group][linePrecise]
-	c := Check{What: run.what + ": mean TTFT of llm-d precise and of ttft in a mesh of 16", Want: secondsText(p.mean) + ", published for precise", Tolerance: "≤"}
-	if rows, mesh := b.ladderRows(run), b.at(byName, run.group, policy.Default, 0); rows != nil && whole(mesh) {
+func (b *Book) exact(group string) Check {
+	p := published[group][linePrecise]
+	c := Check{What: group + ": mean TTFT of llm-d precise and of ttft in a mesh of 16", Want: secondsText(p.mean) + ", published for precise", Tolerance: "≤"}
+	if rows, mesh := b.ladderRows(group), b.at(byName, group, policy.Default, 0); rows != nil && whole(mesh) {
 		one, many := meanSeconds(rows[3]), meanSeconds(mesh)
 		c.Ran, c.Holds = true, one <= p.mean && many <= p.mean
 		c.Got = secondsText(one) + ", " + secondsText(many)

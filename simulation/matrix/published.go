@@ -26,9 +26,6 @@ var published = map[string]map[string]figures{
 		lineScored:      {41.058, 78.303, 3018.3},
 		lineApproximate: {1.549, 7.536, 5096.2},
 		linePrecise:     {0.193, 0.275, 5650.0},
-		lineBusyScored:  {40.689, 98.318, 2669.0},
-		lineLimited:     {25.337, 64.430, 3408.6},
-		lineBusyPrecise: {0.259, 0.409, 5380.9},
 	},
 }
 

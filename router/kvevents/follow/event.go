@@ -96,9 +96,7 @@ type ReplayFrom struct {
 type Stats struct {
 	Delivered  uint64 // slots
 	Duplicates uint64 // slots known before
-	Gaps       uint64 // live slots that came behind a hole
 	Restarts   uint64 // processes found where the mesh knew another one
-	Adopted    uint64 // incarnations taken over from the mesh
 	Ignored    uint64 // slots ignored in quarantine or over a connection that is given up
 	Stale      uint64 // slots below the anchor
 	Backward   uint64 // live slots with a number heard before on the same connection: ignored

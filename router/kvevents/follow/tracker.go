@@ -304,9 +304,6 @@ func (t *Tracker) accept(s crdt.Slot) {
 		t.stats.Duplicates++
 		return
 	}
-	if t.inc.last.seq != 0 && s.Seq > t.inc.last.seq+1 {
-		t.stats.Gaps++
-	}
 	t.inc.known = closed(t.inc.known.Add(number(s.Seq)), maxSpans)
 	if s.Seq > t.inc.last.seq {
 		t.inc.last = slotTime{s.Seq, s.TS}
@@ -321,7 +318,6 @@ func (t *Tracker) adopt() {
 	if t.prior.LastSeq > 0 {
 		t.inc.anchor = t.prior.Anchor
 	}
-	t.stats.Adopted++
 }
 
 // open begins an incarnation that the mesh does not know. False: there were too
