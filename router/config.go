@@ -125,7 +125,6 @@ type LimitsConfig struct {
 	Tokenize     time.Duration `yaml:"tokenize" doc:"deadline for asking an engine for token ids"`
 	Memory       int64         `yaml:"memory" doc:"bytes for what is known of the replicas' caches; beyond that predictions are dropped first, then the streams that grew most; 0 = half of the container's or the machine's memory"`
 	StreamFacts  int           `yaml:"stream_facts" doc:"blocks that one replica may announce; beyond, its cache is guessed; less where it tells a small cache"`
-	RingBytes    int64         `yaml:"-"` // recent slots kept for other peers, all streams together
 	Predictions  int           `yaml:"predictions" doc:"predicted blocks kept per replica and namespace; one number per mesh"`
 }
 
@@ -158,7 +157,7 @@ func DefaultConfig() Config {
 		Limits: LimitsConfig{
 			BodyBytes: 32 << 20, BodyTime: time.Minute, HeaderTime: 10 * time.Second, Connections: 32768, Concurrency: 4096, Queue: 4096, QueueTimeout: 30 * time.Second,
 			TTFT: 5 * time.Minute, Answer: 30 * time.Minute, Idle: 5 * time.Minute, Deadline: 30 * time.Minute, Retries: 2, Tokenize: 250 * time.Millisecond,
-			RingBytes: 64 << 20, StreamFacts: 4 << 20, Predictions: 1 << 16,
+			StreamFacts: 4 << 20, Predictions: 1 << 16,
 		},
 		Admission: AdmissionConfig{Classes: 3, DefaultClass: 1},
 		Hedge:     HedgeConfig{Ratio: 0.05},

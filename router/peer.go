@@ -163,7 +163,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	bounds := &ceilings{rules: p.rules, loads: p.loads, fleet: p.fleet, log: p.log}
 	p.index = index.New(index.Config{
 		Facts: bounds.factsLimit, Memory: treeMemory(cfg.Limits.Memory, processMemory()),
-		Hasher: hasher, Grid: cfg.Grid, RingBytes: int(cfg.Limits.RingBytes), Predictions: cfg.Limits.Predictions,
+		Hasher: hasher, Grid: cfg.Grid, Predictions: cfg.Limits.Predictions,
 	})
 	bounds.index = p.index
 	keys := &prompts{fleet: p.fleet, metrics: p.metrics, log: p.log}

@@ -274,19 +274,28 @@ func Evaluate(cfg Config) (Report, error) {
 // Capacity is the rate, in requests a second, at which the pooled reference
 // completes the whole workload when all of it is there at once.
 func Capacity(cfg Config) (float64, error) {
+	r, err := atOnce(cfg)
+	if err != nil {
+		return 0, err
+	}
+	return float64(r.completed) / r.last, nil
+}
+
+// atOnce plays a workload under the pooled reference, all of it there at once.
+func atOnce(cfg Config) (*run, error) {
 	cfg.Policy, cfg.Speedup, cfg.Load = Pooled, math.MaxFloat64, 0
 	cfg, err := cfg.complete()
 	if err != nil {
-		return 0, fmt.Errorf("capacity: %w", err)
+		return nil, fmt.Errorf("capacity: %w", err)
 	}
 	r, err := newRun(cfg)
 	if err != nil {
-		return 0, fmt.Errorf("capacity: %w", err)
+		return nil, fmt.Errorf("capacity: %w", err)
 	}
 	if err := r.play(); err != nil {
-		return 0, fmt.Errorf("capacity: %w", err)
+		return nil, fmt.Errorf("capacity: %w", err)
 	}
-	return float64(r.completed) / r.last, nil
+	return r, nil
 }
 
 // SessionCapacity is Capacity of a workload with sessions: all begin at once and
@@ -299,17 +308,9 @@ func SessionCapacity(cfg Config) (float64, error) {
 		w.Requests[i].Think = 0
 	}
 	cfg.Workload = &w
-	cfg.Policy, cfg.Speedup, cfg.Load = Pooled, math.MaxFloat64, 0
-	cfg, err := cfg.complete()
+	r, err := atOnce(cfg)
 	if err != nil {
-		return 0, fmt.Errorf("capacity: %w", err)
-	}
-	r, err := newRun(cfg)
-	if err != nil {
-		return 0, fmt.Errorf("capacity: %w", err)
-	}
-	if err := r.play(); err != nil {
-		return 0, fmt.Errorf("capacity: %w", err)
+		return 0, err
 	}
 	var over []float64
 	for i := range r.jobs {

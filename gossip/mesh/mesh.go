@@ -213,15 +213,6 @@ func (m *Mesh) become(st state, s *serf.Serf) {
 	m.mu.Unlock()
 }
 
-// Run starts the mesh, waits for ctx to end and closes it.
-func (m *Mesh) Run(ctx context.Context) error {
-	if err := m.Start(); err != nil {
-		return errors.Join(err, m.Close())
-	}
-	<-ctx.Done()
-	return m.Close()
-}
-
 // Close ends the mesh and waits for all of it (I9), for a goodbye under way too.
 // Leave comes first where there is time for it; without it the others take this
 // peer for failed.

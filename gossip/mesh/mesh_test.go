@@ -244,21 +244,6 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, config("a"))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	if err := n.Do(context.Background(), func() {}); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestWhoIsAloneSaysNoGoodbye(t *testing.T) {
 	t.Parallel()
 	a := start(t, config("a"))
