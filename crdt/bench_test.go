@@ -176,6 +176,6 @@ func BenchmarkLoadsJoin(b *testing.B) {
 	entry := []crdt.LoadEntry{{Replica: "http://10.0.0.1:8000#0", Load: crdt.Load{Waiting: 3, Prefill: 0.2}}}
 	for b.Loop() {
 		entry[0].Load.Version++
-		l.Join(crdt.PeerID{2}, entry)
+		l.Join(crdt.PeerID{2}, entry, nil)
 	}
 }

@@ -46,7 +46,7 @@ func ExampleStream() {
 func ExampleLoads() {
 	l := crdt.NewLoads(crdt.PeerID{1})
 	l.SetOwn("r0", crdt.Load{Version: 1, Waiting: 1})
-	l.Join(crdt.PeerID{2}, []crdt.LoadEntry{{Replica: "r0", Load: crdt.Load{Version: 5, Waiting: 8}}})
+	l.Join(crdt.PeerID{2}, []crdt.LoadEntry{{Replica: "r0", Load: crdt.Load{Version: 5, Waiting: 8}}}, nil)
 	fmt.Println(l.Sum("r0").Waiting)
 	l.Drop(crdt.PeerID{2})
 	fmt.Println(l.Sum("r0").Waiting)

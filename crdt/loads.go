@@ -111,30 +111,30 @@ func (l *Loads) SetOwn(id StreamID, load Load) {
 
 // Join takes registers that peer at wrote, from itself or relayed; older
 // versions change nothing, and nobody else writes for this peer. changed
-// counts those that did, sent those of them that hold more requests than
-// before: at least so many were sent since. What a peer is first heard to hold
-// was sent at any time. Cost: O(1) a register.
-func (l *Loads) Join(at PeerID, loads []LoadEntry) (changed, sent int) {
+// counts those that did; each, if not nil, is told of them with what they were
+// before, unless the peer is heard of for the first time: what it holds then was
+// sent at any time. Cost: O(1) a register.
+func (l *Loads) Join(at PeerID, loads []LoadEntry, each func(at PeerID, e *LoadEntry, was Load)) (changed int) {
 	if at == l.self {
-		return 0, 0
+		return 0
 	}
 	known := l.peers[at] != nil
-	for _, e := range loads {
-		r, held := l.put(at, e.Replica, e.Load)
+	for i := range loads {
+		e := &loads[i]
+		r, was := l.put(at, e.Replica, e.Load)
 		if r == nil {
 			continue
 		}
 		changed++
-		if known && e.Load.Waiting+e.Load.Streams > held {
-			sent++
+		if known && each != nil {
+			each(at, e, was)
 		}
 	}
-	return changed, sent
+	return changed
 }
 
-// put returns the register if load was newer, and how many requests it held
-// before.
-func (l *Loads) put(at PeerID, id StreamID, load Load) (r *register, held int32) {
+// put returns the register if load was newer, and what it was before.
+func (l *Loads) put(at PeerID, id StreamID, load Load) (r *register, was Load) {
 	t := l.peers[at]
 	if t == nil {
 		t = &peerTable{regs: make(map[StreamID]*register), share: 1}
@@ -146,12 +146,11 @@ func (l *Loads) put(at PeerID, id StreamID, load Load) (r *register, held int32)
 		t.regs[id] = r
 		l.sumOf(id).of++
 	} else if r.load.Version >= load.Version {
-		return nil, 0
+		return nil, was
 	}
-	held = r.load.Waiting + r.load.Streams
-	r.load = load
+	was, r.load = r.load, load
 	l.adjust(id, r, t.share)
-	return r, held
+	return r, was
 }
 
 func (l *Loads) sumOf(id StreamID) *Total {

@@ -58,7 +58,7 @@ func TestCleanup(t *testing.T) {
 				if at == self {
 					l.SetOwn(id, load)
 				} else {
-					l.Join(at, []crdt.LoadEntry{{Replica: id, Load: load}})
+					l.Join(at, []crdt.LoadEntry{{Replica: id, Load: load}}, nil)
 				}
 				if model[at] == nil {
 					model[at] = map[crdt.StreamID]crdt.Load{}
@@ -102,14 +102,14 @@ func TestLoadsConverge(t *testing.T) {
 			writer.SetOwn("r", load)
 			for _, e := range writer.Own(nil, rapid.Bool().Draw(t, "dirty")) {
 				if rapid.Bool().Draw(t, "arrives") {
-					a.Join(crdt.PeerID{3}, []crdt.LoadEntry{e})
+					a.Join(crdt.PeerID{3}, []crdt.LoadEntry{e}, nil)
 				}
 			}
 		}
-		a.Join(crdt.PeerID{3}, writer.Own(nil, false))
+		a.Join(crdt.PeerID{3}, writer.Own(nil, false), nil)
 		for range 2 { // relayed, twice
 			for _, p := range a.All(nil) {
-				b.Join(p.Peer, p.Loads)
+				b.Join(p.Peer, p.Loads, nil)
 			}
 		}
 		want := writer.Own(nil, false)[0].Load
@@ -124,7 +124,7 @@ func TestLoadsConverge(t *testing.T) {
 func TestNobodyWritesForUs(t *testing.T) {
 	l := crdt.NewLoads(crdt.PeerID{1})
 	l.SetOwn("r", crdt.Load{Version: 1, Waiting: 1})
-	if changed, _ := l.Join(crdt.PeerID{1}, []crdt.LoadEntry{{Replica: "r", Load: crdt.Load{Version: 9, Waiting: 5}}}); changed != 0 || l.Sum("r").Waiting != 1 {
+	if changed := l.Join(crdt.PeerID{1}, []crdt.LoadEntry{{Replica: "r", Load: crdt.Load{Version: 9, Waiting: 5}}}, nil); changed != 0 || l.Sum("r").Waiting != 1 {
 		t.Fatalf("sum %+v", l.Sum("r"))
 	}
 }
@@ -134,7 +134,7 @@ func TestSilenceDecays(t *testing.T) {
 	l := crdt.NewLoads(crdt.PeerID{1})
 	at := crdt.PeerID{2}
 	full := crdt.Load{Version: 1, Waiting: 10, Streams: 4, Prefill: 2, Tokens: 1000, Blocks: 100, FirstToken: 5}
-	l.Join(at, []crdt.LoadEntry{{Replica: "r", Load: full}})
+	l.Join(at, []crdt.LoadEntry{{Replica: "r", Load: full}}, nil)
 	l.Heard(at, 1000)
 	for _, c := range []struct {
 		now int64
@@ -239,27 +239,33 @@ func TestClockOffset(t *testing.T) {
 	})
 }
 
-// TestWhatAPeerHoldsMoreItSent: Join counts the registers that hold more
-// requests than before, and none of a peer's first word.
-func TestWhatAPeerHoldsMoreItSent(t *testing.T) {
+// TestJoinTellsWhatChanged: each register that a word changes is told with what
+// it was before, and none of a peer's first word.
+func TestJoinTellsWhatChanged(t *testing.T) {
 	l := crdt.NewLoads(crdt.PeerID{1})
-	for i, c := range []struct{ waiting, streams, other, sent int32 }{
-		{4, 2, 1, 0}, // its first word
-		{5, 2, 2, 2}, // one to each of two replicas
-		{4, 3, 2, 0}, // a first token
-		{4, 2, 2, 0}, // an end
-		{6, 2, 2, 1}, // two to one replica, told at once: at least one
-	} {
-		version := uint64(i + 1)
+	at, was := crdt.PeerID{2}, map[crdt.StreamID]crdt.Load{}
+	for version := uint64(1); version < 6; version++ {
 		word := []crdt.LoadEntry{
-			{Replica: "r", Load: crdt.Load{Version: version, Waiting: c.waiting, Streams: c.streams}},
-			{Replica: "s", Load: crdt.Load{Version: version, Waiting: c.other}},
+			{Replica: "r", Load: crdt.Load{Version: version, Waiting: int32(7 * version % 5)}},
+			{Replica: "s", Load: crdt.Load{Version: 1, Waiting: 3}}, // old news but once
 		}
-		if changed, sent := l.Join(crdt.PeerID{2}, word); changed != 2 || sent != int(c.sent) {
-			t.Errorf("%+v: %d changed, %d sent", c, changed, sent)
+		told := 0
+		changed := l.Join(at, word, func(from crdt.PeerID, e *crdt.LoadEntry, before crdt.Load) {
+			told++
+			if from != at || e.Replica != "r" || e.Load != word[0].Load || before != was["r"] {
+				t.Errorf("version %d: told %v %+v, which was %+v", version, from, e, before)
+			}
+		})
+		was["r"] = word[0].Load
+		wantChanged, wantTold := 1, 1
+		if version == 1 {
+			wantChanged, wantTold = 2, 0
 		}
-		if changed, sent := l.Join(crdt.PeerID{2}, word); changed+sent != 0 {
-			t.Errorf("%+v a second time: %d changed, %d sent", c, changed, sent)
+		if changed != wantChanged || told != wantTold {
+			t.Errorf("version %d: %d changed, %d told", version, changed, told)
+		}
+		if changed := l.Join(at, word, func(crdt.PeerID, *crdt.LoadEntry, crdt.Load) { t.Error("told twice") }); changed != 0 {
+			t.Errorf("version %d a second time: %d changed", version, changed)
 		}
 	}
 }

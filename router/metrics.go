@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/banyan-llm/banyan/router/access"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
@@ -51,6 +52,7 @@ type metrics struct {
 	waits           *prometheus.CounterVec // outcome
 	queueWait       prometheus.Histogram
 	hedges          *prometheus.CounterVec // outcome
+	second          *prometheus.CounterVec // outcome
 	reloadOK        prometheus.Gauge
 	reloads         prometheus.Counter
 	reloadFailures  prometheus.Counter
@@ -86,6 +88,9 @@ func (m *metrics) answered(policyName string, reason policy.Reason, status int) 
 		m.failed.Add(1)
 	}
 }
+
+// looked counts a second look at a decision.
+func (m *metrics) looked(how pick.Look) { m.second.WithLabelValues(string(how)).Inc() }
 
 // resumed counts what became of a stream whose replica was lost.
 func (m *metrics) resumed(how proxy.Resumption) {
@@ -183,6 +188,12 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 	}, []string{"outcome"})
 	for _, how := range proxy.HedgeOutcomes {
 		m.hedges.WithLabelValues(string(how))
+	}
+	m.second = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "banyan_second_looks_total", Help: "Decisions held for 2 ms to hear what other peers sent at the same moment, by outcome: alone and stayed went where they were to go, moved to a replica that was better then, left had lost their client.",
+	}, []string{"outcome"})
+	for _, how := range pick.Looks {
+		m.second.WithLabelValues(string(how))
 	}
 	m.lostStreams = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "banyan_lost_streams_total", Help: "Streams whose replica was lost after their first byte, with limits.continue_streams: continued by another one, or why the client saw them break off.",

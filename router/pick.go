@@ -48,6 +48,7 @@ type ticket struct {
 	blame      *blame
 	trail      *requests.Trail // nil: nothing is remembered
 	begun      time.Time       // of the try, whatever its legs did to at
+	second     secondLook
 
 	lead     *lead // the prefill side, nil if one replica does it all
 	prompt   *prompt
@@ -97,7 +98,8 @@ type requestPath struct {
 	recorded  pace
 }
 
-// Pick is the request path: body -> keys -> match -> decide -> count in.
+// Pick is the request path: body -> keys -> match -> decide -> count in -> look
+// again -> send.
 func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -141,9 +143,13 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	if t == nil {
 		return nil, proxy.ErrSaturated
 	}
+	p.metrics.decision.Observe(time.Since(begin).Seconds())
+	if t, err = p.settle(ctx, s, call, pr, pol, &d, t); err != nil {
+		return nil, err
+	}
+	p.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(d.Matched), p.clock.ms(begin))
 	t.policyName, t.reason = pol.Name(), d.Reason
 	tracePick(ctx, t, len(s.Cands), view)
-	p.metrics.decision.Observe(time.Since(begin).Seconds())
 	p.remember(s, call, s.Cands, s.Scores, &d, nil, t)
 	p.record(s, call, s.Cands, s.Scores, &d, nil, t, pr.keys.Tokens)
 	return t.target(pol.Name(), d), nil
@@ -194,7 +200,7 @@ func (p *requestPath) gather(s *scratch, now time.Time) {
 // returns nil if the replica has become full.
 func (p *requestPath) countIn(s *scratch, c *policy.Candidate, pr *prompt, d policy.Decision, limit *load.Limit, now time.Time) *ticket {
 	t := s.ticket(c, pr, d, now)
-	if !p.picker.Book(&t.cost, &s.prompt, s.prompt.Blocks(d.Matched), limit, p.clock.ms(now)) {
+	if !p.picker.Book(&t.cost, limit, p.clock.ms(now)) {
 		return nil
 	}
 	return t

@@ -26,7 +26,7 @@ type deciding struct {
 
 // newDeciding makes a peer whose replicas hold the call's prompt of token ids,
 // from half of it to all.
-func newDeciding(b *testing.B, replicas, tokens int) *deciding {
+func newDeciding(b testing.TB, replicas, tokens int) *deciding {
 	b.Helper()
 	cfg := DefaultConfig()
 	cfg.HTTP.Listen, cfg.Admin.Listen, cfg.Mesh.Bind, cfg.Mesh.Insecure = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", true
@@ -54,7 +54,7 @@ func newDeciding(b *testing.B, replicas, tokens int) *deciding {
 }
 
 // tellAll lets the replicas hold the call's prompt, from half of it to all.
-func (d *deciding) tellAll(b *testing.B) {
+func (d *deciding) tellAll(b testing.TB) {
 	pr, err := d.path.prompts.readPrompt(context.Background(), d.call, "", &scratch{seats: seats{replicas: d.fleet.List()}})
 	if err != nil || len(pr.keys.Hashes) == 0 {
 		b.Fatalf("no keys: %+v %v", pr.keys.Scheme, err)
@@ -77,7 +77,7 @@ func (d *deciding) tellAll(b *testing.B) {
 }
 
 // decide picks once, as for a new call.
-func (d *deciding) decide(b *testing.B) (target *proxy.Target, took time.Duration) {
+func (d *deciding) decide(b testing.TB) (target *proxy.Target, took time.Duration) {
 	d.call.Memo = nil
 	begin := time.Now()
 	target, err := d.path.Pick(context.Background(), d.call)
@@ -162,7 +162,8 @@ func BenchmarkPickParts(b *testing.B) {
 		var t *ticket
 		book.add(timed(func() {
 			t = s.ticket(&s.Cands[choice.Pos], pr, choice, now)
-			d.path.picker.Book(&t.cost, &s.prompt, s.prompt.Blocks(choice.Matched), nil, d.clock.ms(now))
+			d.path.picker.Book(&t.cost, nil, d.clock.ms(now))
+			d.path.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(choice.Matched), d.clock.ms(now))
 			t.target("ttft", choice)
 		}))
 		after.add(timed(d.path.picker.Announcer().Settle))

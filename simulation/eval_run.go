@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation/replica"
 	"github.com/banyan-llm/banyan/simulation/workload"
@@ -24,6 +25,7 @@ type job struct {
 	blocks        int64
 	cost          load.Cost
 	sent          bool   // to replica
+	looks         int    // at its decision, while it is held; 0: it is not
 	lead          *split // nil: one replica serves it
 
 	first, done float64 // seconds; 0: not yet
@@ -43,6 +45,8 @@ type run struct {
 	arrivals arrivals
 	waiting  []int // closed loop: arrived, but too many in flight
 	flying   int
+	looks    fifo[look] // at held requests
+	second   map[pick.Look]int
 	stage    int // of the workload's stages, the one that runs
 
 	views  *views
@@ -72,7 +76,7 @@ func newRun(cfg Config) (*run, error) {
 		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
 		views: newViews(&cfg), index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg),
 		deep:   [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
-		pinned: make(map[int]int), reasons: make(map[policy.Reason]int),
+		pinned: make(map[int]int), reasons: make(map[policy.Reason]int), second: make(map[pick.Look]int),
 	}
 	if pooled(cfg.Policy) {
 		limit := replica.Unlimited
@@ -163,6 +167,12 @@ func (r *run) play() error {
 		for i, e := range r.engines {
 			if at := e.Next(); at < next {
 				next, k = at, i
+			}
+		}
+		if r.looks.len() > 0 {
+			if at := r.looks.front().at; at <= next && at <= r.nextPassing() && (r.arrivals.len() == 0 || at <= r.arrivals.first()) {
+				r.lookAgain(at, r.looks.pop().job)
+				continue
 			}
 		}
 		if at := r.nextPassing(); at <= next && (r.arrivals.len() == 0 || at <= r.arrivals.first()) && r.completed+r.failed < len(r.jobs) {
@@ -299,7 +309,9 @@ func (r *run) place(now float64, i int) {
 	}
 	j.replica, j.prefill, j.predicted = d.Pos, d.Prefill, d.Predicted
 	j.tokens = int64(j.req.Tokens - d.Matched)
-	r.submit(now, i, 0)
+	if !r.hold(now, i, &d) {
+		r.submit(now, i, 0)
+	}
 }
 
 // submit hands a decided request to its engine and enters it into the books;
@@ -311,6 +323,10 @@ func (r *run) submit(now float64, i, given int) {
 		ID: uint64(i), Prompt: j.req.Tokens, Output: r.output(j), Keys: j.keys, Given: given,
 	})
 	if err != nil { // it can never fit
+		if j.looks > 0 {
+			r.views.peers[j.peer].loads.Remove(&j.cost, 0, 0)
+			r.views.tell(now, j.peer, 1)
+		}
 		r.failed++
 		r.flying--
 		j.replica = -1
@@ -318,9 +334,11 @@ func (r *run) submit(now float64, i, given int) {
 		return
 	}
 	j.sent = true
-	r.books().dispatch(now, j, false)
-	r.wire.load(now, j.peer, j.replica, true)
-	if r.shared == nil {
+	if j.looks == 0 {
+		r.books().dispatch(now, j, false)
+		r.wire.load(now, j.peer, j.replica, true)
+	}
+	if j.looks = 0; r.shared == nil {
 		keys := r.prompt(j)
 		r.index.predict(now, j.peer, j.replica, keys)
 		r.routed.send(j.peer, j.replica, keys)
@@ -348,11 +366,7 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 	if at, ok := r.pinned[j.req.Family()]; ok {
 		return r.stay(j, at), false
 	}
-	var session uint64
-	if family := j.req.Family(); family >= 0 {
-		session = uint64(family) + 1
-	}
-	req := r.views.ask(j.peer, j.req.Tokens, r.cfg.Page, j.keys[:min(len(j.keys), j.req.Tokens/r.cfg.Page)], session)
+	req := r.views.ask(j.peer, j.req.Tokens, r.cfg.Page, r.whole(j), sessionOf(j))
 	if r.cfg.PrefillReplicas > 0 {
 		return r.share(now, i, req, view)
 	}
@@ -362,6 +376,17 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 		r.pinned[j.req.Family()] = d.Pos
 	}
 	return d, false
+}
+
+// whole is the keys of a job's whole prompt.
+func (r *run) whole(j *job) []uint64 { return j.keys[:min(len(j.keys), j.req.Tokens/r.cfg.Page)] }
+
+// sessionOf is the session that a job's headers name; 0: none.
+func sessionOf(j *job) uint64 {
+	if family := j.req.Family(); family >= 0 {
+		return uint64(family) + 1
+	}
+	return 0
 }
 
 // stay sends a job to the replica of its session.

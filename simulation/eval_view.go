@@ -172,13 +172,22 @@ func (v *views) fill(now float64, peer int, cfg *Config, cands []policy.Candidat
 // ask is a prompt as policies see it. The view says then what share of the
 // peer's requests begin like it.
 func (v *views) ask(peer, tokens, page int, keys []uint64, session uint64) *policy.Request {
+	e := &v.peers[peer]
+	return e.picker.Ask(&e.scratch, v.read(tokens, page, keys), session)
+}
+
+// askAgain is the same for a prompt that was counted before.
+func (v *views) askAgain(peer, tokens, page int, keys []uint64, session uint64) {
+	v.read(tokens, page, keys).Request(session, &v.peers[peer].scratch.Request)
+}
+
+func (v *views) read(tokens, page int, keys []uint64) *pick.Prompt {
 	p := &v.prompt
 	p.Tokens, p.Grid, p.Chain.Keys = tokens, page, p.Chain.Keys[:0]
 	for _, key := range keys {
 		p.Chain.Keys = append(p.Chain.Keys, radix.Key(key))
 	}
-	e := &v.peers[peer]
-	return e.picker.Ask(&e.scratch, p, session)
+	return p
 }
 
 // learn feeds a job's first token to the rates that its peer believes in.

@@ -66,6 +66,7 @@ type meshRun struct {
 	silent map[int]int64
 
 	over, failed, lost, retried int
+	moved                       int // decisions that were changed before they were sent
 }
 
 func newMeshRun(cfg Config, faults FaultConfig) (*meshRun, error) {

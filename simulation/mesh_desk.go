@@ -106,6 +106,17 @@ func (m *meshRun) scrape() bool {
 // False: no replica can be tried.
 func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
 	m.look(d)
+	if !m.view(d, i) {
+		return policy.Decision{}, false
+	}
+	d.picker.Ask(&d.Scratch, &d.prompt, sessionOf(&m.books.jobs[i]))
+	dec := d.Decide(d.policy)
+	return dec, dec.Pos >= 0
+}
+
+// view is what the peer knows of every replica that can be tried, for one
+// request; false: there is none.
+func (m *meshRun) view(d *desk, i int) bool {
 	j, t, now := &m.books.jobs[i], &m.trips[i], d.peer.now()
 	d.fleet, d.weights = d.fleet[:0], d.weights[:0]
 	d.set.Reset()
@@ -116,22 +127,22 @@ func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
 		}
 	}
 	if len(d.fleet) == 0 {
-		return policy.Decision{}, false
+		return false
 	}
 	d.prompt = pick.Prompt{
-		Chain:  realindex.Chain{Root: m.library.root, Keys: t.prompt.keys, Hashes: t.prompt.hash, Exact: true},
+		Chain:  m.chain(t),
 		Tokens: j.req.Tokens, Grid: m.books.cfg.Page,
 	}
 	d.picker.Match(&d.prompt, &d.Scratch)
 	d.picker.Look(&d.Scratch, d.silences.Ages(now), now, d.rand)
 	d.picker.Gather(&d.Scratch, &d.set, d.weights, &d.prompt, 0, now)
-	var session uint64
-	if family := j.req.Family(); family >= 0 {
-		session = uint64(family) + 1
-	}
-	d.picker.Ask(&d.Scratch, &d.prompt, session)
-	dec := d.Decide(d.policy)
-	return dec, dec.Pos >= 0
+	d.prompt.Request(sessionOf(j), &d.Request)
+	return true
+}
+
+// chain is a request's prompt as keys.
+func (m *meshRun) chain(t *trip) realindex.Chain {
+	return realindex.Chain{Root: m.library.root, Keys: t.prompt.keys, Hashes: t.prompt.hash, Exact: true}
 }
 
 // weight is what slow start leaves of the engine's weight.
@@ -142,12 +153,12 @@ func (g *meshEngine) weight() float64 {
 	return load.SlowStart(time.Duration(g.run.now-g.rose)*time.Millisecond, slowStart)
 }
 
-// dispatched books a decided request and tells the mesh. The blocks it will
-// leave are announced right after, as a router's own goroutine does.
-func (m *meshRun) dispatched(d *desk, i int, dec *policy.Decision) {
+// dispatched tells the mesh what a request that was sent will leave at its
+// replica: right after, as a router's own goroutine does.
+func (m *meshRun) dispatched(d *desk, i int) {
 	t, p := &m.trips[i], d.peer
-	t.cost = d.prompt.Cost(t.engine.stream, dec)
-	d.picker.Book(&t.cost, &d.prompt, d.prompt.Blocks(dec.Matched), nil, p.now())
+	pr := pick.Prompt{Chain: m.chain(t), Grid: m.books.cfg.Page}
+	d.picker.Sent(&t.cost, &pr, pr.Blocks(t.matched), p.now())
 	if d.settling {
 		return
 	}
@@ -183,8 +194,7 @@ func (m *meshRun) learned(d *desk, i int) {
 	if m.books.cfg.Learn {
 		p.loads.LearnRun(t.engine.stream, j.done-j.first, j.req.Output-1)
 	}
-	p.index.Evidence(t.engine.stream, &realindex.Chain{
-		Root: m.library.root, Keys: t.prompt.keys, Hashes: t.prompt.hash, Exact: true,
-	}, j.cached/m.books.cfg.Page, t.confirmed, p.at(t.sent))
+	chain := m.chain(t)
+	p.index.Evidence(t.engine.stream, &chain, j.cached/m.books.cfg.Page, t.confirmed, p.at(t.sent))
 	p.step(gossip.Predicted{})
 }

@@ -52,7 +52,7 @@ func (g *meshEngine) restarted() {
 		panic("invariant: " + err.Error()) // it was made of this configuration before
 	}
 	for _, i := range append([]int(nil), g.run.active...) {
-		if t := &g.run.trips[i]; t.engine == g && gone[t.id] == i {
+		if t := &g.run.trips[i]; t.engine == g && t.id != 0 && gone[t.id] == i {
 			g.run.replicaGone(i)
 		}
 	}

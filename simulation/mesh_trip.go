@@ -1,7 +1,12 @@
 package simulation
 
 import (
+	"slices"
+
+	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
+	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation/replica"
 )
 
@@ -25,7 +30,8 @@ type trip struct {
 	first     int64       // ms of the first arrival
 	clients   int         // times its client sent it
 	tries     int         // dispatches
-	confirmed int         // blocks that events vouched for at its replica
+	matched   int         // tokens believed cached at its replica
+	confirmed int         // blocks that events vouched for there
 	cost      load.Cost   // of the dispatch
 	streaming bool
 	over      bool
@@ -90,7 +96,7 @@ func (m *meshRun) later(i int) {
 
 // pick is the request path of a peer: match, decide, book, dispatch.
 func (m *meshRun) pick(i int) {
-	j, t := &m.books.jobs[i], &m.trips[i]
+	t := &m.trips[i]
 	p := t.peer
 	d := m.desk(p)
 	dec, ok := m.decide(d, i)
@@ -101,20 +107,81 @@ func (m *meshRun) pick(i int) {
 		m.later(i)
 		return
 	}
+	m.books.reasons[dec.Reason]++
+	t.tries++
+	m.decided(d, i, &dec)
+	t.cost = d.prompt.Cost(t.engine.stream, &dec)
+	d.picker.Book(&t.cost, nil, p.now())
+	if pick.WorthAgain(d.policy, &d.View, &dec, len(d.Cands)) {
+		m.lookLater(i, 1)
+		return
+	}
+	m.send(d, i)
+}
+
+// decided enters what holds of a decision.
+func (m *meshRun) decided(d *desk, i int, dec *policy.Decision) {
+	j, t := &m.books.jobs[i], &m.trips[i]
 	c := &d.Cands[dec.Pos]
 	k := d.fleet[c.Index]
-	j.peer, j.replica, j.prefill, j.predicted = p.slot, k, dec.Prefill, dec.Predicted
-	m.books.reasons[dec.Reason]++
-	t.engine, t.sent, t.confirmed = m.fleet[k], m.now, d.prompt.Blocks(c.Disk)
-	t.tries++
+	j.peer, j.replica, j.prefill, j.predicted = d.peer.slot, k, dec.Prefill, dec.Predicted
+	t.engine, t.matched, t.confirmed = m.fleet[k], dec.Matched, d.prompt.Blocks(c.Disk)
+}
+
+// lookLater looks at a booked decision again before it is sent, as router's
+// settle does.
+func (m *meshRun) lookLater(i, look int) {
+	t := &m.trips[i]
+	p, tries := t.peer, t.tries
+	t.id = 0 // nothing is at an engine
+	m.after(pick.AgainMs, func() {
+		p.do(func() {
+			if t.peer == p && t.tries == tries && !t.over && t.engine != nil {
+				m.lookAgain(m.desk(p), i, look)
+			}
+		})
+	})
+}
+
+func (m *meshRun) lookAgain(d *desk, i, look int) {
+	t := &m.trips[i]
+	if d.peer.loads.News(&t.cost) {
+		m.view(d, i)
+		at := slices.IndexFunc(d.Cands, func(c policy.Candidate) bool { return m.fleet[d.fleet[c.Index]] == t.engine })
+		if at < 0 { // it is gone: sent there, the request would be refused
+			m.replicaGone(i)
+			return
+		}
+		if dec, how := d.picker.Again(&d.Scratch, d.policy, at, &t.cost); how == pick.LookMoved {
+			m.decided(d, i, &dec)
+			d.peer.loads.Move(&t.cost, d.prompt.Cost(t.engine.stream, &dec), nil, d.peer.now())
+			d.peer.step(gossip.LoadChanged{Urgent: true})
+			m.moved++
+			if look < pick.MaxLooks {
+				m.lookLater(i, look+1)
+				return
+			}
+		}
+	}
+	m.send(d, i)
+}
+
+// send hands a booked request to its engine.
+func (m *meshRun) send(d *desk, i int) {
+	t := &m.trips[i]
+	if g := t.engine; !g.up || g.cutOff[d.peer.slot] > 0 {
+		m.replicaGone(i)
+		return
+	}
+	t.sent = m.now
 	t.id = uint64(i)<<8 | uint64(t.tries&0xff)
 	if !t.engine.submit(i, t.id) { // it can never fit
-		p.requests--
+		m.ended(d, i)
 		m.drop(i)
 		m.finished(i, false)
 		return
 	}
-	m.dispatched(d, i, &dec)
+	m.dispatched(d, i)
 }
 
 // token brings a token to the peer, and from there to the client.

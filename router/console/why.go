@@ -183,6 +183,13 @@ func (p *printer) decision(i int, d *requests.ToldDecision) {
 	p.wrapped("  ", "", "Choice %d, at +%s: %s (%s; policy %s)", i+1, millis(&d.AtMs), to, why, d.Policy)
 	p.wrapped("  ", "", "  known: %d of %d prompt tokens cached there, keys by %s, predicted first token %s; loads up to %s old, caches up to %s, peers: %d",
 		d.Matched, d.Prompt, dash(d.Keys), millis(d.Predicted), millis(&d.LoadAgeMs), millis(&d.IndexAgeMs), d.Peers)
+	if d.Waited > 0 {
+		moved := "it stayed"
+		if d.From != "" {
+			moved = "moved here from " + d.From
+		}
+		p.wrapped("  ", "", "  waited %s to hear what other peers sent at the same moment: %s", millis(&d.Waited), moved)
+	}
 	list := slices.Clone(d.Candidates)
 	slices.SortStableFunc(list, func(a, b requests.ToldCandidate) int {
 		switch {

@@ -18,13 +18,15 @@ func (t *Table) OwnLoads(dst []crdt.LoadEntry, dirty bool) []crdt.LoadEntry {
 func (t *Table) JoinLoads(at crdt.PeerID, loads []crdt.LoadEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changed, sent := t.loads.Join(at, loads)
+	r := &t.recents
+	r.sent, r.back = 0, 0
+	changed := t.loads.Join(at, loads, t.heard)
 	if changed == 0 && len(loads) > 0 {
 		return
 	}
 	now := t.now()
 	t.loads.Heard(at, now)
-	if sent > 0 {
+	if sent := r.sent - r.back; sent > 0 {
 		t.fleet.add(float64(sent), now)
 	}
 }

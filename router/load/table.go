@@ -37,6 +37,8 @@ type Table struct {
 	sent    int     // dispatches so far, as far as they count in meanS
 	own     rate    // dispatches of this peer
 	fleet   rate    // of all peers, as far as was heard
+	recents recents // dispatches of late
+	heard   func(crdt.PeerID, *crdt.LoadEntry, crdt.Load)
 	meanMs  float64 // time from dispatch to end of recent requests
 
 	learned   []policy.Calibrator // scratch
@@ -49,10 +51,12 @@ type Table struct {
 // table knows how long other peers have been silent. It is called with the
 // table locked, so it must not call back.
 func New(self crdt.PeerID, now func() int64) *Table {
-	return &Table{
+	t := &Table{
 		self: self, now: now, loads: crdt.NewLoads(self), entries: map[crdt.StreamID]*Entry{},
 		meanMs: firstMeanMs, vitals: map[crdt.PeerID]crdt.Vitals{},
 	}
+	t.heard = t.heardLocked // once: one made for every frame would be garbage
+	return t
 }
 
 // ClockSet says how far the wall clock is ahead of the times that the other
@@ -77,6 +81,7 @@ type Cost struct {
 	Tokens  int64   // uncached
 	Blocks  int64   // grid blocks while decoding
 	at      int64   // ms of its dispatch
+	known   uint64  // dispatches that this peer had made or heard of then
 	started bool    // first token seen
 	over    bool
 }
@@ -135,7 +140,8 @@ func (t *Table) addLocked(c *Cost, nowMs int64) {
 	if len(e.young) == maxYoung {
 		e.young = append(e.young[:0], e.young[1:]...)
 	}
-	c.at = nowMs
+	t.recents.add(recent{t.self, c.Replica, c.Prefill, c.Tokens})
+	c.at, c.known = nowMs, t.recents.count
 	e.young = append(e.young, youngDispatch{nowMs, c.Prefill})
 	t.publishLocked(e)
 }

@@ -4,11 +4,14 @@
 //
 // The order of one request is
 //
-//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book
+//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book -> Again -> Sent
 //
 // and afterwards the load table's FirstToken and Done, and the index's Evidence.
 // requestPath.Pick of package router tells that story with HTTP around it; the
 // simulation tells it with modelled engines. Both decide with this very code.
+//
+// A request with much to compute is held for 2 ms after it was booked and looked
+// at again, by what other peers sent meanwhile (Again, DECISIONS.md).
 //
 // Booking a request takes as long as deciding it, so the blocks that it will
 // leave are announced afterwards: the Announcer is a queue that its owner
@@ -18,9 +21,9 @@
 // goroutine and reads no clock: times are arguments, in ms of the peer's own
 // clock.
 //
-//	P1: a decision sees every dispatch that this peer made before of a prompt
-//	    that begins with the same block.
-//	P2: every dispatch is announced exactly once, in order unless the queue is
+//	P1: a decision sees every request that this peer sent before of a prompt
+//	    that begins with the same block, and the load of those that it holds.
+//	P2: every request that is sent is announced exactly once, in order unless the queue is
 //	    full or nobody empties it.
 //	P3: prompts without a session are told apart by the block that ends
 //	    after 256 tokens, or their last whole one if they are shorter.

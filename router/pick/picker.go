@@ -62,6 +62,7 @@ type Scratch struct {
 	View    policy.View
 
 	depth index.Depth
+	sent  []load.Sent
 }
 
 // Match looks a prompt up for all replicas at once. What this peer dispatched
@@ -123,7 +124,7 @@ func (k *Picker) WithCapacity(s *Scratch, set *Set, limit *load.Limit, nowMs int
 // Ask makes the request that the policy sees and counts it: the view says then
 // what share of this peer's requests begin like it.
 func (k *Picker) Ask(s *Scratch, p *Prompt, session uint64) *policy.Request {
-	p.request(session, &s.Request)
+	p.Request(session, &s.Request)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.View.Share = k.demand.Ask(&s.Request, s.View.NowMs)
@@ -139,25 +140,43 @@ func (s *Scratch) Decide(pol policy.Policy) policy.Decision {
 	return pol.Decide(&s.Request, &s.View, s.Cands, s.Scores)
 }
 
-// Book counts a request in at its replica, and tells the mesh of it and soon of
-// the blocks that it will leave there. False: the replica has become full, and
-// nothing was done. hit is how many blocks are believed cached there.
-func (k *Picker) Book(c *load.Cost, p *Prompt, hit int, limit *load.Limit, nowMs int64) bool {
+// Book counts a request in at its replica and tells the mesh of it. False: the
+// replica has become full, and nothing was done.
+func (k *Picker) Book(c *load.Cost, limit *load.Limit, nowMs int64) bool {
 	if !k.loads.DispatchWithin(c, limit, nowMs) {
 		return false
 	}
-	k.announce(c, p, hit, nowMs)
+	k.changed()
 	return true
+}
+
+// Sent follows Book when the request goes to its replica: the mesh will soon
+// hear of the blocks that it leaves there. hit is how many of them are believed
+// cached.
+func (k *Picker) Sent(c *load.Cost, p *Prompt, hit int, nowMs int64) {
+	k.after.Add(Notice{Replica: c.Replica, Chain: p.Chain, Hit: hit, AtMs: nowMs})
+}
+
+// Again looks at a booked request a second time, at candidates that were
+// gathered anew; it is booked at the candidate at. Alone: there is no news, and
+// nothing to decide.
+func (k *Picker) Again(s *Scratch, pol policy.Policy, at int, c *load.Cost) (policy.Decision, Look) {
+	s.sent = k.loads.SentSince(s.sent[:0], c)
+	if n := len(s.Cands); cap(s.Scores) < n {
+		s.Scores = make([]float64, n, n+n/4)
+	}
+	s.Scores = s.Scores[:len(s.Cands)]
+	d := Again(pol, &s.Request, &s.View, s.Cands, s.Scores, at, c, s.sent)
+	if d.Pos < 0 || d.Pos == at {
+		return d, LookStayed
+	}
+	return d, LookMoved
 }
 
 // BookSecond counts a request in at the second of its two replicas, where the
 // prompt is not computed but arrives.
 func (k *Picker) BookSecond(c *load.Cost, p *Prompt, nowMs int64) {
 	k.loads.Add(c, nowMs)
-	k.announce(c, p, -1, nowMs)
-}
-
-func (k *Picker) announce(c *load.Cost, p *Prompt, hit int, nowMs int64) {
 	k.changed()
-	k.after.Add(Notice{Replica: c.Replica, Chain: p.Chain, Hit: hit, AtMs: nowMs})
+	k.Sent(c, p, -1, nowMs)
 }

@@ -22,8 +22,8 @@ type Prompt struct {
 	Uncached bool
 }
 
-// request is the prompt as policies see it, of a session (0: none).
-func (p *Prompt) request(session uint64, req *policy.Request) {
+// Request is the prompt as policies see it, of a session (0: none).
+func (p *Prompt) Request(session uint64, req *policy.Request) {
 	*req = policy.Request{Tokens: p.Tokens, Session: session}
 	if n := len(p.Chain.Keys); n > 0 {
 		req.Key, req.Prefix = uint64(p.Chain.Keys[n-1]), uint64(p.Chain.Keys[min(n, max(1, p.Blocks(headTokens)))-1])

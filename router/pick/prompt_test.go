@@ -20,7 +20,7 @@ func TestPromptsAreToldApartByTheirFirst256Tokens(t *testing.T) {
 			p.Chain.Keys = append(p.Chain.Keys, radix.Key(i+1))
 		}
 		var req policy.Request
-		p.request(7, &req)
+		p.Request(7, &req)
 		want := policy.Request{Tokens: p.Tokens, Key: c.key, Prefix: c.prefix, Session: 7}
 		if req != want {
 			t.Errorf("%d blocks of %d: %+v, want %+v", c.blocks, c.grid, req, want)

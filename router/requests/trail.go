@@ -17,13 +17,15 @@ type Decision struct {
 	At              time.Time
 	Replica, Decode string // Decode: the replica that decodes, if another one
 	Policy, Reason  string
-	Keys            string  // how the prompt was made into block keys: ids, engine, text or none
-	Matched, Prompt int     // tokens; matched at the winner
-	Predicted       float64 // seconds to the first token; 0: the policy has no idea
-	LoadAgeMs       float64 // how old other peers' load may be
-	IndexAgeMs      float64 // how old what is known of caches may be
-	Peers           int     // live ones
-	Total           int     // candidates there were
+	Keys            string        // how the prompt was made into block keys: ids, engine, text or none
+	Matched, Prompt int           // tokens; matched at the winner
+	Predicted       float64       // seconds to the first token; 0: the policy has no idea
+	LoadAgeMs       float64       // how old other peers' load may be
+	IndexAgeMs      float64       // how old what is known of caches may be
+	Peers           int           // live ones
+	Total           int           // candidates there were
+	Waited          time.Duration // before it was sent, to hear what other peers did; 0: it was not
+	From            string        // the replica that it was moved from meanwhile; "": none
 
 	candidates []Candidate
 }
@@ -175,6 +177,8 @@ type ToldDecision struct {
 	IndexAgeMs float64         `json:"index_age_ms"`
 	Peers      int             `json:"peers"`
 	Count      int             `json:"candidates_total"`
+	Waited     float64         `json:"waited_ms"`  // before it was sent, to hear what other peers did
+	From       string          `json:"moved_from"` // the replica that it left meanwhile
 	Candidates []ToldCandidate `json:"candidates"`
 }
 
@@ -225,7 +229,7 @@ func (r *Record) told() ToldRecord {
 func (d *Decision) told(begun time.Time) ToldDecision {
 	out := ToldDecision{
 		AtMs: ms(max(0, d.At.Sub(begun))), Replica: d.Replica, Decode: d.Decode, Policy: d.Policy, Reason: d.Reason, Keys: d.Keys, Matched: d.Matched, Prompt: d.Prompt,
-		LoadAgeMs: d.LoadAgeMs, IndexAgeMs: d.IndexAgeMs, Peers: d.Peers, Count: d.Total, Candidates: make([]ToldCandidate, len(d.candidates)),
+		LoadAgeMs: d.LoadAgeMs, IndexAgeMs: d.IndexAgeMs, Peers: d.Peers, Count: d.Total, Waited: ms(d.Waited), From: d.From, Candidates: make([]ToldCandidate, len(d.candidates)),
 	}
 	if predicted := 1000 * d.Predicted; predicted > 0 && finite(predicted) {
 		out.Predicted = &predicted
