@@ -42,3 +42,32 @@ func TestBurstsDoNotHerd(t *testing.T) {
 		}
 	}
 }
+
+// TestBurstsDoNotHerdInAMesh: the same through whole peers, whose frames take
+// their own time.
+func TestBurstsDoNotHerdInAMesh(t *testing.T) {
+	w, err := workload.Bursts(workload.Burst{
+		Size: 12, Within: .0003, Bursts: 12, Gap: 3, Head: 4000, Own: 1500, Output: 16, Warm: true, Replicas: 8, Seed: 5,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Workload: w, Policy: policy.Default, Replicas: 8, Peers: 6, From: w.Warm, Seed: 5, DispatchDelay: .001}
+	run, err := newMeshRun(cfg, FaultConfig{Faults: []Fault{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.close()
+	if err := run.play(); err != nil {
+		t.Fatal(err)
+	}
+	rep := run.sumUp()
+	alone, reference := cfg, cfg
+	alone.Peers, alone.DispatchDelay = 1, 0
+	reference.Policy = Pooled
+	one, pooled := evaluate(t, alone).TTFT.Mean, evaluate(t, reference).TTFT.Mean
+	t.Logf("mesh %.2f of pooled, one router %.2f, %d moved", rep.TTFT.Mean/pooled, one/pooled, run.moved)
+	if run.moved == 0 || rep.TTFT.Mean > 1.15*one || !rep.OK() {
+		t.Errorf("mesh %.2f of pooled, one router %.2f; %d moved; %+v", rep.TTFT.Mean/pooled, one/pooled, run.moved, rep.Mesh)
+	}
+}
