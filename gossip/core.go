@@ -18,7 +18,7 @@ type Core struct {
 	predictions *predictions
 	intents     *intents
 	digests     *digests
-	tallies     *tallies
+	summaries   *summaries
 	cursor      *cursor
 	serving     *serving
 	repair      *repair
@@ -49,20 +49,20 @@ func assemble(b *base) *Core {
 	c := &Core{
 		base: b, clock: &clockJudge{base: b}, neighbours: &neighbours{base: b, gone: make(map[crdt.PeerID]gone), refused: make(map[refusal]string)},
 		acks: &acks{base: b}, loads: &loads{base: b}, predictions: &predictions{base: b}, intents: &intents{base: b},
-		digests: &digests{base: b, divergent: make(map[crdt.StreamID]map[crdt.PeerID]bool)}, tallies: &tallies{base: b},
-		cursor:  &cursor{base: b, streams: make(map[crdt.StreamID]*local), cache: make(map[crdt.StreamID]*parcel)},
+		digests: &digests{base: b, divergent: make(map[crdt.StreamID]map[crdt.PeerID]bool)}, summaries: &summaries{base: b},
+		cursor:  &cursor{base: b, streams: make(map[crdt.StreamID]*local), cache: make(map[crdt.StreamID]*batch)},
 		serving: &serving{base: b}, repair: &repair{base: b, pulls: make(map[crdt.StreamID]*pull)}, keys: &keyRepair{base: b}, readiness: &readiness{base: b},
 	}
 	c.acks.cursor, c.acks.loads, c.acks.repair = c.cursor, c.loads, c.repair
 	c.cursor.digests, c.cursor.serving, c.cursor.readiness, c.cursor.repair = c.digests, c.serving, c.readiness, c.repair
 	c.digests.cursor, c.digests.intents, c.digests.keys, c.digests.loads = c.cursor, c.intents, c.keys, c.loads
-	c.digests.predictions, c.digests.readiness, c.digests.repair, c.digests.tallies = c.predictions, c.readiness, c.repair, c.tallies
+	c.digests.predictions, c.digests.readiness, c.digests.repair, c.digests.summaries = c.predictions, c.readiness, c.repair, c.summaries
 	c.serving.cursor, c.keys.serving, c.loads.acks = c.cursor, c.serving, c.acks
 	n := c.neighbours
 	n.acks, n.cursor, n.digests, n.serving, n.intents, n.loads, n.repair = c.acks, c.cursor, c.digests, c.serving, c.intents, c.loads, c.repair
 	c.readiness.cursor, c.readiness.digests, c.readiness.repair = c.cursor, c.digests, c.repair
 	c.repair.cursor, c.repair.readiness = c.cursor, c.readiness
-	t := c.tallies
+	t := c.summaries
 	t.digests, t.intents, t.loads, t.predictions = c.digests, c.intents, c.loads, c.predictions
 	return c
 }

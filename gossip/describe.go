@@ -43,7 +43,7 @@ func (w *Describer) payload(k kind, r *reader) (string, error) {
 		return s + [4]string{"", " answer", "", " answer: snapshot follows"}[flags&3], err
 	case kindPacked:
 		return w.packed(r)
-	case kindTally:
+	case kindSummary:
 		return fmt.Sprintf("tally of %d buckets", r.uvarint()), r.err
 	case kindDetails:
 		return w.details(r)

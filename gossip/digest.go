@@ -31,7 +31,7 @@ type digests struct {
 	predictions *predictions
 	readiness   *readiness
 	repair      *repair
-	tallies     *tallies
+	summaries   *summaries
 	divergent   map[crdt.StreamID]map[crdt.PeerID]bool // whose sums differ from ours
 	digestDue   int64
 }
@@ -49,7 +49,7 @@ func (c *digests) digestRound() {
 	}
 	if len(up) > 0 {
 		c.stats.Rounds++
-		c.tallies.sendTally(up[c.cfg.Rand.IntN(len(up))])
+		c.summaries.sendSummary(up[c.cfg.Rand.IntN(len(up))])
 	}
 }
 

@@ -17,9 +17,9 @@
 //
 //	neighbours   who there is, connections, hellos, dials   peer.go conn.go hello.go dial.go
 //	cursor       what each peer lacks of what came here     push.go packed.go
-//	repair       what this peer lacks, snapshots            pull.go stage.go
+//	repair       what this peer lacks, snapshots            pull.go assembly.go
 //	serving      what others want                           donate.go
-//	digests, tallies, keyRepair   comparing                 digest.go tally.go keys.go
+//	digests, summaries, keyRepair   comparing                 digest.go summary.go keys.go
 //	loads, predictions, intents   what is told as it changes load.go beat.go predict.go intent.go
 //	acks, readiness, clockJudge                             send.go ready.go clock.go
 //
@@ -65,7 +65,7 @@
 // only in answer to a want. A quiescent mesh sends no slots.
 //
 // I5: unacknowledged bytes are bounded per connection, and so is everything
-// else a peer can make this one hold: staged snapshots, fragments, wants,
+// else a peer can make this one hold: assembled snapshots, fragments, wants,
 // streams, peers.
 //
 // I6: per peer there are cursors, never queues of frames: a slow peer costs

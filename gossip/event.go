@@ -125,7 +125,7 @@ type (
 	}
 	// CutSnapshot asks for a snapshot of a stream; answer with SnapshotCut.
 	CutSnapshot struct{ Stream crdt.StreamID }
-	// JoinSnapshot asks to join a complete staged snapshot; answer with SnapshotJoined.
+	// JoinSnapshot asks to join a complete assembled snapshot; answer with SnapshotJoined.
 	JoinSnapshot struct{ Snapshot *crdt.Snapshot }
 	// Refused reports a peer that must not be talked to (foreign cluster, other
 	// fingerprint, no common version), once per cause.

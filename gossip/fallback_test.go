@@ -126,10 +126,10 @@ func TestADonorThatForgotTheStreamIsNone(t *testing.T) {
 	if c.readiness.lacking() != 1 {
 		t.Fatal("nothing is lacking")
 	}
-	b := binary.AppendUvarint((&base{now: 1_200}).newBody(64), 1) // a tally of one bucket, as empty as ours
+	b := binary.AppendUvarint((&base{now: 1_200}).newBody(64), 1) // a summary of one bucket, as empty as ours
 	b = append(binary.LittleEndian.AppendUint64(b, 0), 0, 0)
 	b = crdt.AppendIntents(crdt.AppendVitals(crdt.AppendScrapes(b, nil), nil), nil)
-	c.Step(1_200, Received{Conn: 1, Data: encodeFrame(Version, kindTally, 2, b)})
+	c.Step(1_200, Received{Conn: 1, Data: encodeFrame(Version, kindSummary, 2, b)})
 	if n := c.Stats().Rejected["payload"]; n != 0 {
 		t.Fatal("the tally was rejected")
 	}

@@ -23,7 +23,7 @@ const (
 	kindSession  // reserved: session bindings
 	kindFragment // one piece of a frame that is too long for one
 	kindPacked   // slots of many streams, counted as slots
-	kindTally    // begins a digest round, counted as digest
+	kindSummary  // begins a digest round, counted as digest
 	kindDetails  // goes on with it
 	kindKeys     // asks for or tells keys of facts; who does not know it skips it
 	kinds

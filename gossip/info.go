@@ -162,7 +162,7 @@ func newStats() Stats {
 // Stats returns a copy of the counters.
 func (c *Core) Stats() Stats {
 	s := c.stats
-	s.Divergent, s.Pulls, s.StagedBytes = len(c.digests.divergent), len(c.repair.pulls), c.repair.staged
+	s.Divergent, s.Pulls, s.StagedBytes = len(c.digests.divergent), len(c.repair.pulls), c.repair.assembled
 	s.Sent, s.Received = traffic(&c.out), traffic(&c.in)
 	s.Snapshots, s.Rejected = maps.Clone(s.Snapshots), maps.Clone(s.Rejected)
 	s.Refused, s.Dropped = maps.Clone(s.Refused), maps.Clone(s.Dropped)

@@ -75,13 +75,13 @@ func keyedCore(t *testing.T, k *keyed) *Core {
 // streams make no bucket differ, whatever the time of the last slot.
 func TestUnequalKeysDifferInTheTally(t *testing.T) {
 	base := crdt.Digest{Context: crdt.Context{Epoch: 5, Anchor: 1, Floor: 9, LastTS: 3}, Base: crdt.Sum{Count: 3, Facts: 7, Linked: 3, KeyXOR: 1}}
-	tally := func(change func(*crdt.Digest)) uint64 {
+	summary := func(change func(*crdt.Digest)) uint64 {
 		k := &keyed{digest: base}
 		change(&k.digest)
-		return keyedCore(t, k).tallies.tallyStreams(1).sums[0]
+		return keyedCore(t, k).summaries.summariseStreams(1).sums[0]
 	}
-	want := tally(func(*crdt.Digest) {})
-	if tally(func(d *crdt.Digest) { d.Context.LastTS = 4 }) != want {
+	want := summary(func(*crdt.Digest) {})
+	if summary(func(d *crdt.Digest) { d.Context.LastTS = 4 }) != want {
 		t.Error("the time of the last slot counts")
 	}
 	for name, change := range map[string]func(*crdt.Digest){
@@ -96,7 +96,7 @@ func TestUnequalKeysDifferInTheTally(t *testing.T) {
 		"above":  func(d *crdt.Digest) { d.Context.Above = []crdt.Span{{From: 12, To: 12}} },
 		"lost":   func(d *crdt.Digest) { d.Context.Lost = []crdt.Span{{From: 11, To: 11}} },
 	} {
-		if tally(change) == want {
+		if summary(change) == want {
 			t.Errorf("%s do not count", name)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 // Flags of a section of a packed frame.
 const sectionTold = 1 // epoch and anchor follow; else those of the stream's last section hold
 
-// parcel is one frame's worth of a stream, cut once a Step: peers in step with
+// batch is one frame's worth of a stream, cut once a Step: peers in step with
 // each other get the same bytes.
-type parcel struct {
+type batch struct {
 	epoch  uint64
 	anchor uint64
 	since  int64
@@ -24,8 +24,8 @@ type parcel struct {
 	packed []byte
 }
 
-// is reports whether the parcel is what o asks for.
-func (k *parcel) is(o *owed) bool {
+// is reports whether the batch is what o asks for.
+func (k *batch) is(o *owed) bool {
 	return k != nil && k.epoch == o.epoch && k.since == o.since && sameSet(k.slots, o.slots) && sameSet(k.lost, o.lost)
 }
 
@@ -42,20 +42,20 @@ func sameSet(a, b crdt.Spans) bool {
 }
 
 // empty reports whether there is nothing to send.
-func (k *parcel) empty() bool { return len(k.delta.Slots) == 0 && len(k.delta.Lost) == 0 }
+func (k *batch) empty() bool { return len(k.delta.Slots) == 0 && len(k.delta.Lost) == 0 }
 
 // pushPacked cuts one frame of what p is owed, of as many streams as fit. It is
 // never too long to send, or what it names would stay unknown: one batch alone
 // may be longer than SlotsBytes, and no batch is over crdt.MaxSlotBytes.
 func (c *cursor) pushPacked(p *peer, bulk *conn) {
 	var held []sentPart
-	var cuts []*parcel
+	var cuts []*batch
 	size := 0
 	for len(p.queue) > 0 && size < c.lim.SlotsBytes {
 		id := p.queue[0]
 		o := p.owed[id]
 		if !o.empty() {
-			k := c.parcelOf(id, o)
+			k := c.batchOf(id, o)
 			if size > 0 && size+len(k.packed) > c.lim.SlotsBytes {
 				break
 			}
@@ -83,7 +83,7 @@ func (c *cursor) pushPacked(p *peer, bulk *conn) {
 }
 
 // section appends what a cut holds.
-func (c *cursor) section(b []byte, bulk *conn, id crdt.StreamID, k *parcel) []byte {
+func (c *cursor) section(b []byte, bulk *conn, id crdt.StreamID, k *batch) []byte {
 	at := len(b)
 	b, x := bulk.names.put(append(b, 0), id)
 	if x.epoch != k.epoch || x.anchor != k.anchor {
@@ -96,7 +96,7 @@ func (c *cursor) section(b []byte, bulk *conn, id crdt.StreamID, k *parcel) []by
 }
 
 // settle takes off what a cut brought to be sent.
-func (o *owed) settle(k *parcel) {
+func (o *owed) settle(k *batch) {
 	if len(k.sent) == 0 {
 		o.slots = nil // fell out of the ring: its digest shows what it lacks
 	} else {
@@ -105,12 +105,12 @@ func (o *owed) settle(k *parcel) {
 	o.lost = nil
 }
 
-// parcelOf returns one frame's worth of what is owed of a stream.
-func (c *cursor) parcelOf(id crdt.StreamID, o *owed) *parcel {
+// batchOf returns one frame's worth of what is owed of a stream.
+func (c *cursor) batchOf(id crdt.StreamID, o *owed) *batch {
 	if k := c.cache[id]; k.is(o) {
 		return k
 	}
-	k := &parcel{epoch: o.epoch, anchor: c.digestOf(id).Context.Anchor, since: o.since, slots: slices.Clone(o.slots), lost: slices.Clone(o.lost)}
+	k := &batch{epoch: o.epoch, anchor: c.digestOf(id).Context.Anchor, since: o.since, slots: slices.Clone(o.slots), lost: slices.Clone(o.lost)}
 	k.delta = crdt.Delta{Stream: id, Epoch: k.epoch, Anchor: k.anchor, Lost: k.lost}
 	if len(o.slots) > 0 {
 		s := c.state.Slots(id, o.epoch, o.slots, c.lim.SlotsBytes)

@@ -28,8 +28,8 @@ type pull struct {
 	holes  crdt.Spans           // what the round over all peers is about
 	denied map[crdt.PeerID]bool // who answered that round without helping
 
-	stage   *stage
-	joining bool
+	assembly *assembly
+	joining  bool
 }
 
 // donor is a peer that knows more of a stream.
@@ -40,7 +40,7 @@ type donor struct {
 	at    int64 // when it said so
 }
 
-// maxStages bounds the streams being staged at a time.
+// maxStages bounds the streams being assembled at a time.
 const maxStages = 4
 
 // repair gets what this peer lacks: from whom, in which order, by slots or by
@@ -51,7 +51,7 @@ type repair struct {
 	readiness *readiness
 	pulls     map[crdt.StreamID]*pull
 	pullOrder []*pull // by stream
-	staged    int     // bytes of snapshots being received
+	assembled int     // bytes of snapshots being received
 }
 
 // pullOf returns the pull of a stream, made if need be.
@@ -71,7 +71,7 @@ func byStream(a, b *pull) int { return strings.Compare(string(a.stream), string(
 
 func (c *repair) endPull(pl *pull) {
 	c.unask(pl)
-	c.unstage(pl)
+	c.dropAssembly(pl)
 	delete(c.pulls, pl.stream)
 	if i, ok := slices.BinarySearchFunc(c.pullOrder, pl, byStream); ok {
 		c.pullOrder = slices.Delete(c.pullOrder, i, i+1)
@@ -125,9 +125,9 @@ func (c *repair) dropDonor(p *peer) {
 // snapshot that is coming comes on the bulk one.
 func (c *repair) askAgain(p *peer, class Class) {
 	for _, pl := range c.pullOrder {
-		if pl.asked == p && (class == Bulk || pl.stage == nil) {
+		if pl.asked == p && (class == Bulk || pl.assembly == nil) {
 			c.unask(pl)
-			c.unstage(pl)
+			c.dropAssembly(pl)
 			c.again(pl, 0)
 		}
 	}
@@ -209,10 +209,10 @@ func (c *repair) workOn(pl *pull) {
 func (c *repair) waiting(pl *pull) bool {
 	switch {
 	case pl.joining:
-		c.again(pl, stageMs)
+		c.again(pl, assemblyMs)
 		return true
-	case pl.stage != nil:
-		if left := pl.stage.movedAt + stageMs - c.now; left > 0 {
+	case pl.assembly != nil:
+		if left := pl.assembly.movedAt + assemblyMs - c.now; left > 0 {
 			c.again(pl, left)
 			return true
 		}
@@ -232,7 +232,7 @@ func (c *repair) waiting(pl *pull) bool {
 	}
 	p := pl.asked
 	c.unask(pl)
-	c.unstage(pl)
+	c.dropAssembly(pl)
 	pl.dropDonor(p)
 	if pl.denied != nil {
 		pl.denied[p.id] = true
@@ -265,16 +265,16 @@ func (c *repair) askDonor(pl *pull, mine *crdt.Context) {
 	case best == nil:
 		c.again(pl, wait)
 		pl.waits = true
-	case pl.whole && c.stages() >= maxStages:
+	case pl.whole && c.assemblies() >= maxStages:
 		c.again(pl, dirtyMs)
 	default:
 		c.ask(pl, best, mine)
 	}
 }
 
-func (c *repair) stages() (n int) {
+func (c *repair) assemblies() (n int) {
 	for _, pl := range c.pullOrder {
-		if pl.stage != nil || pl.whole && pl.asked != nil {
+		if pl.assembly != nil || pl.whole && pl.asked != nil {
 			n++
 		}
 	}
@@ -340,8 +340,8 @@ func (c *repair) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outco
 	if pl == nil {
 		return
 	}
-	if flags&flagAnswer == 0 || pl.asked != p || pl.stage != nil {
-		if pl.asked == nil && pl.stage == nil && !pl.joining && len(pl.donors) > 0 {
+	if flags&flagAnswer == 0 || pl.asked != p || pl.assembly != nil {
+		if pl.asked == nil && pl.assembly == nil && !pl.joining && len(pl.donors) > 0 {
 			pl.due = min(pl.due, c.now+urgentMs) // perhaps it is done
 			c.wake(pl.due)
 		}

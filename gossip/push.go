@@ -40,9 +40,9 @@ type cursor struct {
 	readiness *readiness
 	repair    *repair
 	streams   map[crdt.StreamID]*local
-	fills     []fillDue                 // second owner's slots, by time
-	cache     map[crdt.StreamID]*parcel // of this Step
-	pushDue   int64                     // when own slots must go; 0 none wait
+	fills     []fillDue                // second owner's slots, by time
+	cache     map[crdt.StreamID]*batch // of this Step
+	pushDue   int64                    // when own slots must go; 0 none wait
 	pushedAt  int64
 }
 

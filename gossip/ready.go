@@ -125,7 +125,7 @@ func (c *readiness) wakeToReach() {
 // lacking counts the streams of which some peer is known to know more.
 func (c *readiness) lacking() (n int) {
 	for _, pl := range c.repair.pullOrder {
-		if len(pl.donors) > 0 || pl.stage != nil || pl.joining {
+		if len(pl.donors) > 0 || pl.assembly != nil || pl.joining {
 			n++
 		}
 	}

@@ -137,7 +137,7 @@ func (c *Core) countIn(cn *conn, k kind, bytes int) {
 		k = 0
 	case k == kindPacked:
 		k = kindSlots
-	case k == kindTally || k == kindDetails:
+	case k == kindSummary || k == kindDetails:
 		k = kindDigest
 	}
 	if cn.peer != nil {
@@ -180,10 +180,10 @@ func (c *Core) dispatch(cn *conn, k kind, r *reader) error {
 		return c.intents.intentFrame(cn, r)
 	case kindPacked:
 		return c.cursor.packedFrame(cn, r)
-	case kindTally:
-		return c.tallies.tallyFrame(cn, r)
+	case kindSummary:
+		return c.summaries.summaryFrame(cn, r)
 	case kindDetails:
-		return c.tallies.detailsFrame(cn, r)
+		return c.summaries.detailsFrame(cn, r)
 	case kindKeys:
 		return c.keys.takeKeys(cn, r)
 	case kindFragment:

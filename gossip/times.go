@@ -17,7 +17,7 @@ const (
 	maxRetryMs    = 10_000 // the last
 	missingMs     = 5_000  // slots nobody has are asked for again
 	brokenMs      = 30_000 // a stream whose snapshot could not be joined
-	stageMs       = 10_000 // a snapshot that does not move is given up
+	assemblyMs    = 10_000 // a snapshot that does not move is given up
 	dialMs        = 500    // second dial; doubles
 	maxDialMs     = 4_000  // then doubled by jitter
 	dialLaterMs   = 3_000  // the larger id dials this much later

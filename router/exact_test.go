@@ -53,7 +53,7 @@ func TestExactRoutingThatIsOffIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 5 {
-				pr, err := p.path.prompts.readPrompt(t.Context(), &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
+				pr, err := p.path.prompts.readPrompt(t.Context(), &proxy.Call{Body: body}, "", &scratch{candidateSet: candidateSet{replicas: p.fleet.List()}})
 				if err != nil || pr.keys.Scheme != token.Text {
 					t.Fatalf("%+v, %v", pr, err)
 				}

@@ -49,7 +49,7 @@ func TestImagesHaveOneNameOnBothSides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pr, err := p.path.prompts.readPrompt(ctx, &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
+		pr, err := p.path.prompts.readPrompt(ctx, &proxy.Call{Body: body}, "", &scratch{candidateSet: candidateSet{replicas: p.fleet.List()}})
 		if err != nil || !pr.keys.Scheme.Exact() || len(pr.keys.Keys) != tokens/p.rules.config().Grid {
 			t.Fatalf("page %d: %+v, %v", page, pr, err)
 		}

@@ -104,7 +104,7 @@ func (p *Peer) live(ctx context.Context) error {
 	wg.Go(func() { p.house.run(background) })
 	wg.Go(func() { announce(background, p.path.picker.Announcer()) })
 	wg.Go(func() { p.rules.followConfig(background) })
-	p.census.meetReplicas(ctx)
+	p.census.warmUp(ctx)
 	serve("http.listen", public, p.front.public)
 	serve("admin.listen", admin, p.front.admin)
 	p.readiness.serving.Store(true)
@@ -141,7 +141,7 @@ func (p *Peer) drain(clients *access.Connections) {
 	p.mesh.setTags(false, true)
 	p.log.Info("draining", "delay", p.rules.config().Drain.Delay, "timeout", p.rules.config().Drain.Timeout)
 	time.Sleep(p.rules.config().Drain.Delay)
-	_ = closeAfterLastCall(p.front.public)
+	_ = closeGracefully(p.front.public)
 	time.Sleep(access.RetireTick) // for the last one accepted to be noted
 	end, cancel := context.WithTimeout(context.Background(), p.rules.config().Drain.Timeout)
 	defer cancel()

@@ -72,8 +72,8 @@ func TestASecondReplicaIsAskedWhereTheFirstCannotTell(t *testing.T) {
 		{Name: "c", URL: "http://c", Engine: "trtllm", Model: "m"},
 		{Name: "b/1", URL: "http://b", Rank: 1, Engine: "vllm", Model: "m"},
 	}, time.Unix(1, 0))
-	l := p.path.directory.lineup("m")
-	s := &scratch{seats: l.seats}
+	l := p.path.directory.modelReplicas("m")
+	s := &scratch{candidateSet: l.candidateSet}
 	firsts := map[string]int{}
 	for range 200 {
 		asked := p.path.prompts.oracles(s, token.Chat)
@@ -104,11 +104,11 @@ func TestRenderServersAreAskedFirst(t *testing.T) {
 		{Name: "render", URL: "http://render", Kind: fleet.KindRender, Model: "m"},
 		{Name: "other", URL: "http://other", Kind: fleet.KindRender, Model: "n"},
 	}, time.Unix(1, 0))
-	l := p.path.directory.lineup("m")
+	l := p.path.directory.modelReplicas("m")
 	if len(l.replicas) != 1 || l.replicas[0].Name() != "r0" || len(l.renders) != 1 || l.renders[0].Name() != "render" {
 		t.Fatalf("routed to %v, asked %v", l.replicas, l.renders)
 	}
-	s := &scratch{seats: l.seats, renders: l.renders}
+	s := &scratch{candidateSet: l.candidateSet, renders: l.renders}
 	asked := p.path.prompts.oracles(s, token.Chat)
 	if len(asked) != 2 || asked[0].URL != "http://render" || asked[0].Engine != "vllm" || asked[1].URL != "http://r0" {
 		t.Fatalf("asked %+v", asked)
@@ -140,7 +140,7 @@ func TestEmbeddingsAreAskedForWhereEventsAreFollowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pr, err := p.path.prompts.readPrompt(t.Context(), &proxy.Call{Body: body}, "", &scratch{seats: seats{replicas: p.fleet.List()}})
+		pr, err := p.path.prompts.readPrompt(t.Context(), &proxy.Call{Body: body}, "", &scratch{candidateSet: candidateSet{replicas: p.fleet.List()}})
 		if err != nil || pr.keys.Scheme.Exact() != (want != "") {
 			t.Fatalf("%s: %+v, %v", spec.Name, pr, err)
 		}

@@ -58,17 +58,17 @@ type ticket struct {
 
 // scratch is the reusable part of one decision.
 type scratch struct {
-	seats   // who may be tried; of a line-up, or left
-	left    seats
-	stores  seats // of the line-up
-	renders []*fleet.Replica
-	weights []float64
-	pages   []int
-	prompt  pick.Prompt
-	pools   policy.Pools
-	rand    *rand.Rand
-	choice  console.Choice
-	known   []requests.Candidate
+	candidateSet // who may be tried: the set of a model, or what is left of it
+	left         candidateSet
+	stores       candidateSet // of the model
+	renders      []*fleet.Replica
+	weights      []float64
+	pages        []int
+	prompt       pick.Prompt
+	pools        policy.Pools
+	rand         *rand.Rand
+	choice       console.Choice
+	known        []requests.Candidate
 	pick.Scratch
 }
 
@@ -192,7 +192,7 @@ func (p *requestPath) gather(s *scratch, now time.Time) {
 	for _, r := range s.replicas {
 		s.weights, s.pages = append(s.weights, r.Weight(now)), append(s.pages, r.Page())
 	}
-	s.Pages = s.pages // the seats are a line-up's: what is made there is not kept
+	s.Pages = s.pages // the set belongs to its model: what is made there is not kept
 	p.picker.Gather(&s.Scratch, &s.Set, s.weights, &s.prompt, shared, p.clock.ms(now))
 }
 

@@ -55,7 +55,7 @@ func newDeciding(b testing.TB, replicas, tokens int) *deciding {
 
 // tellAll lets the replicas hold the call's prompt, from half of it to all.
 func (d *deciding) tellAll(b testing.TB) {
-	pr, err := d.path.prompts.readPrompt(context.Background(), d.call, "", &scratch{seats: seats{replicas: d.fleet.List()}})
+	pr, err := d.path.prompts.readPrompt(context.Background(), d.call, "", &scratch{candidateSet: candidateSet{replicas: d.fleet.List()}})
 	if err != nil || len(pr.keys.Hashes) == 0 {
 		b.Fatalf("no keys: %+v %v", pr.keys.Scheme, err)
 	}

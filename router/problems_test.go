@@ -74,7 +74,7 @@ func TestADownReplicaOfAPairSaysWhoDoesItsWork(t *testing.T) {
 		"SGLang without decode":           {[]console.Replica{is("decode", "sglang", "down"), is("prefill", "sglang", "up")}, "SGLang's servers of one role cannot"},
 		"SGLang with a whole one":         {[]console.Replica{is("prefill", "sglang", "down"), is("decode", "sglang", "up"), is("both", "sglang", "up")}, "No prefill replica is left and the others"},
 	} {
-		if got := insteadOf(&c.all[0], c.all, true); !strings.HasPrefix(got, c.want) {
+		if got := adviceFor(&c.all[0], c.all, true); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -199,7 +199,7 @@ func TestStampsSeeEveryKindOfChange(t *testing.T) {
 	}
 	must(os.Symlink("v1", path("..data")))
 	must(os.Symlink(filepath.Join("..data", "banyan.yaml"), path("banyan.yaml")))
-	at := stampsOf([]string{path("banyan.yaml"), path("absent")})
+	at := fileStatesOf([]string{path("banyan.yaml"), path("absent")})
 	if !at.equal(at.again()) {
 		t.Fatal("nothing changed")
 	}

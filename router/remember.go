@@ -98,7 +98,7 @@ func (j *journal) ended(call *proxy.Call, end proxy.End) {
 			r.Error = end.Code
 		}
 		model := otherLabel
-		if r.Model != "" && j.directory.lineup(r.Model).known {
+		if r.Model != "" && j.directory.modelReplicas(r.Model).known {
 			model = r.Model
 		}
 		j.usage.observeRequest(r, model, time.Now())

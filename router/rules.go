@@ -21,7 +21,7 @@ type rules struct {
 	access.Rules          // keys and certificates, as they were read
 	ring         []string // gossip keys; the first one sends
 	at           time.Time
-	files        stamps // of the files before they were read
+	files        fileStates // of the files before they were read
 }
 
 // ConfigError holds every fault of a configuration, each beginning with its
@@ -54,7 +54,7 @@ func makeRules(cfg *Config, more []string, now time.Time) (*rules, error) {
 	files := slices.AppendSeq(slices.Clone(more), maps.Values(cfg.named()))
 	told := cfg
 	cfg, known := cfg.withCredentials()
-	r := &rules{told: told, cfg: cfg, policies: map[string]policy.Policy{}, at: now, files: stampsOf(files)}
+	r := &rules{told: told, cfg: cfg, policies: map[string]policy.Policy{}, at: now, files: fileStatesOf(files)}
 	errs := []error{cfg.Validate()}
 	fault := func(err error) {
 		if named := errs[0] != nil && errors.Is(err, fs.ErrNotExist); err != nil && !named {

@@ -380,7 +380,7 @@ func problems(s *console.Status) []console.Problem {
 	}
 	for _, r := range s.Replicas {
 		if r.State == "down" {
-			add(insteadOf(&r, s.Replicas, s.Disagg != nil)+", or see deploy/README.md#replica-down", "%s is down: %s", r.Name, r.Reason)
+			add(adviceFor(&r, s.Replicas, s.Disagg != nil)+", or see deploy/README.md#replica-down", "%s is down: %s", r.Name, r.Reason)
 		}
 		if r.State == "unfit" {
 			add(r.Cure, "%s gets no requests: %s", r.Name, r.Reason)

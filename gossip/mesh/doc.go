@@ -17,16 +17,16 @@
 //	I1  The core is stepped by one goroutine, and that goroutine never waits for
 //	    a socket, for serf or for a caller.
 //	I2  Every queue has a bound: bytes towards a peer (outboxBytes), bytes from
-//	    peers (fastBytes, bulkBytes), strangers (lobbyMax). Local news is never
+//	    peers (fastBytes, bulkBytes), strangers (maxHandshakes). Local news is never
 //	    dropped: it coalesces, so its queue is bounded by what exists.
 //	I3  Frames of one connection reach the core in order and without gaps,
 //	    between its Connected and its Disconnected; a connection that cannot
 //	    keep that is closed.
 //	I4  A load change waits for at most one step of the loop, never behind bulk.
-//	I5  A stranger costs at most one place in the lobby and maxHelloBytes, and
-//	    for at most the hello's time; when the lobby is full the oldest yields.
+//	I5  A stranger costs at most one place among the handshakes and maxHelloBytes, and
+//	    for at most the hello's time; when there are too many the oldest yields.
 //	    What strangers send to membership is bounded each (guestBytesMax) and
-//	    in all (lobbyBytesMax), and so are the members known (rosterMax).
+//	    in all (maxHandshakeBytes), and so are the members known (rosterMax).
 //	I6  With a keyring or certificates no frame is read from or sent to a peer
 //	    that has not proved that it holds one of the ring's keys, or a
 //	    certificate of the mesh's authority; a connection whose key left the

@@ -161,7 +161,7 @@ func (m *Mesh) bind() error {
 		peer: m.accepted, wire: m.cfg.wire,
 		refuse: func(why cause, from net.Addr, args ...any) { m.refusals.refuse(why, from, args...) },
 	}
-	t.lobby = newLobby(lobbyMax, lobbyBytesMax, func(c net.Conn, why cause) { t.refuse(why, c.RemoteAddr()) })
+	t.handshakes = newHandshakes(maxHandshakes, maxHandshakeBytes, func(c net.Conn, why cause) { t.refuse(why, c.RemoteAddr()) })
 	t.ctx, t.cancel = context.WithCancel(m.ctx)
 	m.transport = t
 	return nil
@@ -193,7 +193,7 @@ func (m *Mesh) Start() error {
 	m.wg.Go(func() { m.members(events, s.ShutdownCh()) })
 	m.wg.Go(func() { m.tags(m.ctx) })
 	m.wg.Go(func() { m.seeds(m.ctx) })
-	m.wg.Go(func() { m.reunite(m.ctx) })
+	m.wg.Go(func() { m.probeFailed(m.ctx) })
 	m.wg.Go(func() { m.keep(m.ctx) })
 	if m.ring == nil && !m.cfg.TLS.all() {
 		m.log.Warn("mesh is not encrypted: anyone who reaches the port is a peer", "addr", m.Addr())
@@ -230,7 +230,7 @@ func (m *Mesh) Close() error {
 		m.leaving.Wait() // memberlist panics where it is shut down amid a goodbye
 		err = s.Shutdown()
 		// memberlist waits for none of the streams it was handed.
-		if !m.transport.lobby.left(m.cfg.Timing.Hello) {
+		if !m.transport.handshakes.left(m.cfg.Timing.Hello) {
 			m.log.Warn("streams of membership still open at close", "waited", m.cfg.Timing.Hello)
 		}
 	case bound:

@@ -148,9 +148,9 @@ func TestTagsFitSerf(t *testing.T) {
 	}
 }
 
-func TestLobbyOldestYields(t *testing.T) {
+func TestOldestHandshakeYields(t *testing.T) {
 	var out []net.Conn
-	l := newLobby(2, lobbyBytesMax, func(c net.Conn, _ cause) { out = append(out, c) })
+	l := newHandshakes(2, maxHandshakeBytes, func(c net.Conn, _ cause) { out = append(out, c) })
 	var conns []net.Conn
 	var guests []*guest
 	for range 4 {
@@ -189,13 +189,13 @@ func TestLobbyOldestYields(t *testing.T) {
 	(*guest)(nil).leave()
 }
 
-func TestInTheLobbyWhoSentMostYields(t *testing.T) {
+func TestAmongHandshakesWhoSentMostYields(t *testing.T) {
 	type end struct {
 		conn net.Conn
 		why  cause
 	}
 	var out []end
-	l := newLobby(10, 100, func(c net.Conn, why cause) { out = append(out, end{c, why}) })
+	l := newHandshakes(10, 100, func(c net.Conn, why cause) { out = append(out, end{c, why}) })
 	in := make([]*guest, 3)
 	for i := range in {
 		c, far := net.Pipe()
@@ -226,7 +226,7 @@ func TestInTheLobbyWhoSentMostYields(t *testing.T) {
 
 	c, far := net.Pipe()
 	defer far.Close()
-	l = newLobby(10, 10*guestBytesMax, func(c net.Conn, why cause) { out = append(out, end{c, why}) })
+	l = newHandshakes(10, 10*guestBytesMax, func(c net.Conn, why cause) { out = append(out, end{c, why}) })
 	g := l.enter(c)
 	g.took(guestBytesMax)
 	g.took(1)

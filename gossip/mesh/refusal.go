@@ -22,7 +22,7 @@ const (
 	causeFingerprint cause = "fingerprint" // another hash, grid or secret
 	causeOversize    cause = "oversize"    // a frame beyond its bound
 	causeTimeout     cause = "timeout"     // a stranger that did not say who it is
-	causeCrowd       cause = "crowd"       // the lobby was full
+	causeCrowd       cause = "crowd"       // too many at once
 	causeMember      cause = "member"      // a member with unusable tags
 	causeFrame       cause = "frame"       // the core rejected a frame
 )

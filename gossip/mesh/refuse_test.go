@@ -216,7 +216,7 @@ func TestSlowLorisKeepsNobodyOut(t *testing.T) {
 	cfg.Timing.Hello = 15 * time.Second // all have come before the first is ended for its silence
 	a := start(t, cfg)
 	var silent []net.Conn
-	for i := range lobbyMax + 40 {
+	for i := range maxHandshakes + 40 {
 		silent = append(silent, hostile(t, a, [][]byte{nil, {magic[0]}, {labelByte, 9}}[i%3]))
 	}
 	b := start(t, config("b", a.Addr())) // joins through the crowd
@@ -242,7 +242,7 @@ func TestStrangersShareTheirBytes(t *testing.T) {
 		go func() { _, _ = conn.Write(make([]byte, bytes)) }() // until it is ended
 		return conn
 	}
-	for range 2 * lobbyBytesMax >> 20 {
+	for range 2 * maxHandshakeBytes >> 20 {
 		send(1 << 20)
 	}
 	eventually(t, "those beyond the bound yielded", func() bool {

@@ -17,13 +17,13 @@ import (
 // transport is the one port: memberlist's packets and streams, and the peer
 // streams beside them.
 type transport struct {
-	tcp       *net.TCPListener
-	udp       *net.UDPConn
-	header    []byte // the label as memberlist writes it
-	advertise *net.TCPAddr
-	timing    Timing
-	lobby     *lobby
-	refuse    func(why cause, from net.Addr, args ...any)
+	tcp        *net.TCPListener
+	udp        *net.UDPConn
+	header     []byte // the label as memberlist writes it
+	advertise  *net.TCPAddr
+	timing     Timing
+	handshakes *handshakes
+	refuse     func(why cause, from net.Addr, args ...any)
 	// peer takes a peer stream over; it must not wait for more than the
 	// connection's deadline, which is set.
 	peer func(net.Conn, preamble, *guest)
@@ -96,7 +96,7 @@ func (t *transport) accept() {
 			}
 		default:
 			wait = 0
-			if g := t.lobby.enter(conn); g != nil {
+			if g := t.handshakes.enter(conn); g != nil {
 				t.wg.Go(func() { t.identify(conn, g) })
 			} else {
 				_ = conn.Close()
@@ -265,7 +265,7 @@ func (t *transport) dial(ctx context.Context, addr string, timeout time.Duration
 func (t *transport) Shutdown() error {
 	t.cancel()
 	err := errors.Join(t.tcp.Close(), t.udp.Close())
-	t.lobby.close()
+	t.handshakes.close()
 	t.wg.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil

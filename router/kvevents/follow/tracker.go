@@ -89,7 +89,7 @@ func (t *Tracker) Stats() Stats { return t.stats }
 func (t *Tracker) Step(nowMs int64, prior Prior, ev Event) Output {
 	t.nowMs, t.prior, t.out = nowMs, prior, Output{}
 	t.pass()
-	t.heed()
+	t.followMesh()
 	switch ev := ev.(type) {
 	case Connected:
 		t.connected()
@@ -134,11 +134,11 @@ func (t *Tracker) resume() {
 	}
 }
 
-// heed follows the mesh. Another owner may have met the process earlier, or
+// followMesh takes up what the mesh knows of the process. Another owner may have met the process earlier, or
 // later with more to show; it may know a generation more of its name. A higher
 // epoch of another start speaks of a process that was found after this
 // connection was made: only a new connection can tell.
-func (t *Tracker) heed() {
+func (t *Tracker) followMesh() {
 	if t.phase != Following || t.inc.epoch == 0 {
 		return
 	}

@@ -6,15 +6,15 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 )
 
-// stage collects the pieces of one snapshot. Nothing of it is joined before it
+// assembly collects the pieces of one snapshot. Nothing of it is joined before it
 // is whole (I7): joining piece by piece while slots arrive brings removed
 // blocks back.
-type stage struct {
+type assembly struct {
 	transfer uint64
 	next     int
 	of       int
 	heads    int
-	total    int // bytes announced, and reserved in Core.staged
+	total    int // bytes announced, and reserved in Core.assembled
 	bytes    int
 	head     []byte
 	pieces   [][]byte
@@ -44,7 +44,7 @@ func decodePiece(r *reader) (pc piece, err error) {
 	return pc, r.err
 }
 
-// snapshotFrame stages one piece; one nobody waits for is dropped, as may
+// snapshotFrame adds one piece; one nobody waits for is dropped, as may
 // happen after a time-out.
 func (c *repair) snapshotFrame(cn *conn, r *reader) error {
 	pc, err := decodePiece(r)
@@ -56,11 +56,11 @@ func (c *repair) snapshotFrame(cn *conn, r *reader) error {
 		c.stats.Dropped["piece"]++
 		return nil
 	}
-	if pc.i == 0 && (pl.stage == nil || pl.stage.transfer != pc.transfer) {
-		c.unstage(pl) // the donor began anew
+	if pc.i == 0 && (pl.assembly == nil || pl.assembly.transfer != pc.transfer) {
+		c.dropAssembly(pl) // the donor began anew
 		c.beginStage(pl, &pc)
 	}
-	s := pl.stage
+	s := pl.assembly
 	if s == nil || s.transfer != pc.transfer || s.next != pc.i {
 		c.stats.Dropped["piece"]++
 		return nil
@@ -74,7 +74,7 @@ func (c *repair) snapshotFrame(cn *conn, r *reader) error {
 		s.pieces = append(s.pieces, pc.data)
 	}
 	s.movedAt = c.now
-	c.again(pl, stageMs)
+	c.again(pl, assemblyMs)
 	if s.next++; s.next < s.of {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (c *repair) snapshotFrame(cn *conn, r *reader) error {
 
 // beginStage reserves room for a snapshot, or waits for some.
 func (c *repair) beginStage(pl *pull, pc *piece) {
-	if pc.total > uint64(c.lim.StagedBytes-c.staged) {
+	if pc.total > uint64(c.lim.StagedBytes-c.assembled) {
 		c.stats.Dropped["stage"]++
 		c.unask(pl)
 		pl.tries++
@@ -91,11 +91,11 @@ func (c *repair) beginStage(pl *pull, pc *piece) {
 		return
 	}
 	mine := c.digestOf(pl.stream).Context
-	pl.stage = &stage{
+	pl.assembly = &assembly{
 		transfer: pc.transfer, of: pc.of, heads: pc.heads, total: int(pc.total),
 		movedAt: c.now, reason: pl.why(&mine),
 	}
-	c.staged += pl.stage.total
+	c.assembled += pl.assembly.total
 }
 
 // why is the reason for a snapshot, of the closed list of metrics.
@@ -113,7 +113,7 @@ func (pl *pull) why(mine *crdt.Context) string {
 
 // join hands a whole snapshot over.
 func (c *repair) join(pl *pull) error {
-	s := pl.stage
+	s := pl.assembly
 	snap, err := readSnapshotHead(&reader{b: s.head})
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
@@ -132,16 +132,16 @@ func (c *repair) join(pl *pull) error {
 	return nil
 }
 
-// snapshotJoined ends a staged snapshot.
+// snapshotJoined ends an assembled snapshot.
 func (c *repair) snapshotJoined(ev SnapshotJoined) {
 	pl := c.pulls[ev.Stream]
 	if pl == nil || !pl.joining {
 		return
 	}
-	p, reason := pl.asked, pl.stage.reason
+	p, reason := pl.asked, pl.assembly.reason
 	c.unask(pl)
 	pl.joining = false
-	c.unstage(pl)
+	c.dropAssembly(pl)
 	if ev.Err != nil {
 		c.stats.Dropped["join"]++
 		c.log("warn", "snapshot not joined", "stream", string(ev.Stream), "err", ev.Err)
@@ -159,10 +159,10 @@ func (c *repair) snapshotJoined(ev SnapshotJoined) {
 	c.again(pl, 0)
 }
 
-// unstage drops what was received of a snapshot.
-func (c *repair) unstage(pl *pull) {
-	if pl.stage != nil && !pl.joining {
-		c.staged -= pl.stage.total
-		pl.stage = nil
+// dropAssembly drops what was received of a snapshot.
+func (c *repair) dropAssembly(pl *pull) {
+	if pl.assembly != nil && !pl.joining {
+		c.assembled -= pl.assembly.total
+		pl.assembly = nil
 	}
 }

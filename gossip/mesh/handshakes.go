@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// lobbyMax bounds the connections whose remote has not said who it is.
-const lobbyMax = 256
+// maxHandshakes bounds the connections whose remote has not said who it is.
+const maxHandshakes = 256
 
 // memberlist keeps what a stream sends until it has the whole of it, and only
 // then finds out whether the sender has the key: up to 20 MiB each, in buffers
 // that grow by doubling. The state of 1,024 members is below 1 MiB.
 const (
-	guestBytesMax = 4 << 20  // of one membership stream
-	lobbyBytesMax = 16 << 20 // of all that stand
+	guestBytesMax     = 4 << 20  // of one membership stream
+	maxHandshakeBytes = 16 << 20 // of all that stand
 )
 
-// lobby holds the connections of strangers. When it is full the oldest
+// handshakes are the connections of strangers. When there are too many the oldest
 // yields: who belongs here leaves within a round trip, so a crowd of silent
 // connections keeps nobody out (I5). When they have sent more than it holds,
 // who sent most yields.
-type lobby struct {
+type handshakes struct {
 	max, maxBytes int
 	yielded       func(net.Conn, cause)
 
@@ -33,20 +33,20 @@ type lobby struct {
 	empty  chan struct{} // closes when closed is true and no guest is left
 }
 
-// guest is one place in the lobby.
+// guest is one place among the handshakes.
 type guest struct {
-	lobby *lobby
-	conn  net.Conn
-	place *list.Element // nil once it has left
-	bytes int           // read of its membership stream
+	handshakes *handshakes
+	conn       net.Conn
+	place      *list.Element // nil once it has left
+	bytes      int           // read of its membership stream
 }
 
-func newLobby(max, maxBytes int, yielded func(net.Conn, cause)) *lobby {
-	return &lobby{max: max, maxBytes: maxBytes, yielded: yielded, guests: list.New(), empty: make(chan struct{})}
+func newHandshakes(max, maxBytes int, yielded func(net.Conn, cause)) *handshakes {
+	return &handshakes{max: max, maxBytes: maxBytes, yielded: yielded, guests: list.New(), empty: make(chan struct{})}
 }
 
-// enter takes a connection in; nil if the lobby is closed.
-func (l *lobby) enter(conn net.Conn) *guest {
+// enter takes a connection in; nil if no more are taken.
+func (l *handshakes) enter(conn net.Conn) *guest {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *lobby) enter(conn net.Conn) *guest {
 		oldest = l.guests.Front().Value.(*guest)
 		l.remove(oldest)
 	}
-	g := &guest{lobby: l, conn: conn}
+	g := &guest{handshakes: l, conn: conn}
 	g.place = l.guests.PushBack(g)
 	l.mu.Unlock()
 	l.send(oldest, causeCrowd)
@@ -67,7 +67,7 @@ func (l *lobby) enter(conn net.Conn) *guest {
 // took counts n bytes that a guest has sent. It ends the guest's connection if
 // those are too many, and the connection of who sent most if all together are.
 func (g *guest) took(n int) {
-	l := g.lobby
+	l := g.handshakes
 	l.mu.Lock()
 	if g.place == nil {
 		l.mu.Unlock()
@@ -95,7 +95,7 @@ func (g *guest) took(n int) {
 }
 
 // remove takes a guest off the list. The caller holds l.mu.
-func (l *lobby) remove(g *guest) {
+func (l *handshakes) remove(g *guest) {
 	if g.place == nil {
 		return
 	}
@@ -105,7 +105,7 @@ func (l *lobby) remove(g *guest) {
 }
 
 // send ends the connection of a guest that was removed; nil is nobody.
-func (l *lobby) send(g *guest, why cause) {
+func (l *handshakes) send(g *guest, why cause) {
 	if g == nil {
 		return
 	}
@@ -119,15 +119,15 @@ func (g *guest) leave() {
 	if g == nil {
 		return
 	}
-	g.lobby.mu.Lock()
-	g.lobby.remove(g)
-	g.lobby.tellEmpty()
-	g.lobby.mu.Unlock()
+	g.handshakes.mu.Lock()
+	g.handshakes.remove(g)
+	g.handshakes.tellEmpty()
+	g.handshakes.mu.Unlock()
 }
 
 // close ends all guests and lets none in. Who serves a guest notices, and
 // leaves; left waits for it.
-func (l *lobby) close() {
+func (l *handshakes) close() {
 	l.mu.Lock()
 	l.closed = true
 	for e := l.guests.Front(); e != nil; e = e.Next() {
@@ -137,9 +137,9 @@ func (l *lobby) close() {
 	l.mu.Unlock()
 }
 
-// tellEmpty closes l.empty when the last guest of a closed lobby has left. The
+// tellEmpty closes l.empty when the last guest of closed handshakes has left. The
 // caller holds l.mu.
-func (l *lobby) tellEmpty() {
+func (l *handshakes) tellEmpty() {
 	if !l.closed || l.guests.Len() > 0 {
 		return
 	}
@@ -150,9 +150,9 @@ func (l *lobby) tellEmpty() {
 	}
 }
 
-// left waits until all guests of a closed lobby have left, for atMost; it
+// left waits until all guests of closed handshakes have left, for atMost; it
 // reports whether they have.
-func (l *lobby) left(atMost time.Duration) bool {
+func (l *handshakes) left(atMost time.Duration) bool {
 	t := time.NewTimer(atMost)
 	defer t.Stop()
 	select {

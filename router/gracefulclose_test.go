@@ -16,12 +16,12 @@ import (
 
 // Clients knock again and again while a slow server closes its listener. Each
 // is served or refused; none is accepted by the kernel and then reset.
-func TestLastCallLosesNobody(t *testing.T) {
+func TestGracefulCloseLosesNobody(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: the kernel does not tell who waits")
 	}
 	for range 10 {
-		knock(t, closeAfterLastCall)
+		knock(t, closeGracefully)
 	}
 }
 

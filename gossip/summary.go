@@ -11,21 +11,21 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 )
 
-// A digest round between peers that know packed frames is a tally first: one
+// A digest round between peers that know packed frames is a summary first: one
 // sum per bucket of streams and per bucket of prediction times. Details go only
 // of the buckets that differ, scrapes only where the other has an older one,
 // vitals of three peers, and registers only of the peers that the other does not
 // hear.
 //
-//	a -> b  tally                    b compares with its own
+//	a -> b  summary                    b compares with its own
 //	b -> a  details, of what differs  a compares, stream by stream
 //	a -> b  details of the same       b compares
 //
 // The last goes only if something differed or b is deaf to somebody.
 const (
-	maxTallyBuckets  = 256
-	streamsPerBucket = 4 // about, where there are few streams
-	deafMs           = 1_500
+	maxSummaryBuckets = 256
+	streamsPerBucket  = 4 // about, where there are few streams
+	deafMs            = 1_500
 )
 
 // Flags of a details frame.
@@ -33,23 +33,23 @@ const (
 	detailsReply = 1 << iota // the receiver's own are wanted
 )
 
-// tallySize is the number of buckets for n streams, a power of two.
-func tallySize(n int) int {
+// summarySize is the number of buckets for n streams, a power of two.
+func summarySize(n int) int {
 	size := 1
-	for size < maxTallyBuckets && size*streamsPerBucket < n {
+	for size < maxSummaryBuckets && size*streamsPerBucket < n {
 		size *= 2
 	}
 	return size
 }
 
-// tallied is what this peer's streams add up to, by bucket.
-type tallied struct {
+// summarised is what this peer's streams add up to, by bucket.
+type summarised struct {
 	sums []uint64
 	ids  [][]crdt.StreamID // empty where nobody asks for them
 }
 
-// tallies compares sums first, so that equal peers exchange a few bytes.
-type tallies struct {
+// summaries compares sums first, so that equal peers exchange a few bytes.
+type summaries struct {
 	*base
 	digests     *digests
 	intents     *intents
@@ -58,10 +58,10 @@ type tallies struct {
 	scratch     []byte
 }
 
-// tallyStreams adds up all streams. With equal sums two peers have equal
+// summariseStreams adds up all streams. With equal sums two peers have equal
 // contexts and equal sums of all streams of the bucket. O(streams).
-func (c *tallies) tallyStreams(size int) tallied {
-	t := tallied{sums: make([]uint64, size), ids: make([][]crdt.StreamID, size)}
+func (c *summaries) summariseStreams(size int) summarised {
+	t := summarised{sums: make([]uint64, size), ids: make([][]crdt.StreamID, size)}
 	for _, id := range c.state.Streams(nil) {
 		d := c.digestOf(id)
 		d.Context.LastTS = 0 // no part of what must be equal
@@ -75,21 +75,21 @@ func (c *tallies) tallyStreams(size int) tallied {
 
 func bucketOf(id crdt.StreamID, size int) int { return int(hash64([]byte(id)) % uint64(size)) }
 
-// sendTally begins a round with p.
-func (c *tallies) sendTally(p *peer) {
-	t := c.tallyStreams(tallySize(len(c.state.Streams(nil))))
+// sendSummary begins a round with p.
+func (c *summaries) sendSummary(p *peer) {
+	t := c.summariseStreams(summarySize(len(c.state.Streams(nil))))
 	b := c.newBody(64 + 8*len(t.sums))
 	b = binary.AppendUvarint(b, uint64(len(t.sums)))
 	for _, s := range t.sums {
 		b = binary.LittleEndian.AppendUint64(b, s)
 	}
-	times := c.tallyTimes()
+	times := c.summariseTimes()
 	b = binary.AppendUvarint(b, uint64(len(times)))
 	for _, x := range times {
 		b = binary.LittleEndian.AppendUint64(binary.AppendVarint(b, x.bucket), x.xor)
 	}
 	b = c.appendDeaf(b)
-	c.sendAs(p.conns[Fast], kindTally, kindDigest, c.appendNews(b, p), sentFrame{})
+	c.sendAs(p.conns[Fast], kindSummary, kindDigest, c.appendNews(b, p), sentFrame{})
 }
 
 // timeSum is the sum of all predictions of one bucket of time.
@@ -98,8 +98,8 @@ type timeSum struct {
 	xor    uint64
 }
 
-// tallyTimes adds up the closed buckets of predictions, by time.
-func (c *tallies) tallyTimes() []timeSum {
+// summariseTimes adds up the closed buckets of predictions, by time.
+func (c *summaries) summariseTimes() []timeSum {
 	var out []timeSum
 	for _, s := range c.predictions.closedSums() {
 		c.scratch = crdt.AppendPredictionSums(c.scratch[:0], []crdt.PredictionSum{s})
@@ -114,7 +114,7 @@ func (c *tallies) tallyTimes() []timeSum {
 
 // deaf lists the peers that are not heard directly: their registers are asked
 // of others.
-func (c *tallies) deaf() []crdt.PeerID {
+func (c *summaries) deaf() []crdt.PeerID {
 	var out []crdt.PeerID
 	for _, p := range c.order {
 		if p.conns[Fast] == nil || c.viewAge(p) > deafMs {
@@ -124,7 +124,7 @@ func (c *tallies) deaf() []crdt.PeerID {
 	return out
 }
 
-func (c *tallies) appendDeaf(b []byte) []byte {
+func (c *summaries) appendDeaf(b []byte) []byte {
 	deaf := c.deaf()
 	b = binary.AppendUvarint(b, uint64(len(deaf)))
 	for _, id := range deaf {
@@ -147,7 +147,7 @@ func readDeaf(r *reader) (out []crdt.PeerID) {
 
 // appendNews appends the scrapes that p has not got from here nor told of, some
 // vitals, and operator intent.
-func (c *tallies) appendNews(b []byte, p *peer) []byte {
+func (c *summaries) appendNews(b []byte, p *peer) []byte {
 	scrapes := c.state.Scrapes()
 	scrapes = newer(scrapes, &p.scrapes, len(scrapes), func(s crdt.Scrape) uint64 { return s.Version })
 	vitals := c.someVitals(p)
@@ -161,7 +161,7 @@ const vitalsPerFrame = 3
 
 // someVitals are this peer's vitals, and of those that are news to p by what is
 // known here, the newest: the rest would be old news, mostly.
-func (c *tallies) someVitals(p *peer) map[crdt.PeerID]crdt.Vitals {
+func (c *summaries) someVitals(p *peer) map[crdt.PeerID]crdt.Vitals {
 	all := c.state.Vitals()
 	ids := slices.DeleteFunc(slices.Collect(maps.Keys(all)), func(id crdt.PeerID) bool {
 		return id == p.id || p.vitals[id] >= all[id].Version
@@ -211,7 +211,7 @@ func heard[K comparable, V any](table map[K]V, has *map[K]uint64, version func(V
 }
 
 // takeNews joins what appendNews wrote.
-func (c *tallies) takeNews(p *peer, r *reader) error {
+func (c *summaries) takeNews(p *peer, r *reader) error {
 	scrapes, err := read(r, crdt.DecodeScrapes)
 	if err != nil {
 		return fmt.Errorf("scrapes: %w", err)
@@ -232,14 +232,14 @@ func (c *tallies) takeNews(p *peer, r *reader) error {
 	return nil
 }
 
-// tallyFrame compares bucket by bucket and answers with details.
-func (c *tallies) tallyFrame(cn *conn, r *reader) error {
+// summaryFrame compares bucket by bucket and answers with details.
+func (c *summaries) summaryFrame(cn *conn, r *reader) error {
 	p := cn.peer
 	size := r.uvarint()
-	if size == 0 || size > maxTallyBuckets || size*8 > uint64(len(r.b)) {
+	if size == 0 || size > maxSummaryBuckets || size*8 > uint64(len(r.b)) {
 		return fmt.Errorf("tally of %d buckets in %d bytes", size, len(r.b))
 	}
-	mine := c.tallyStreams(int(size))
+	mine := c.summariseStreams(int(size))
 	var differ []uint64
 	for i, s := range mine.sums {
 		if r.u64() != s {
@@ -270,12 +270,12 @@ func (c *tallies) tallyFrame(cn *conn, r *reader) error {
 
 // takeTimes reads the sums of predictions by time and names the buckets that
 // differ from ours.
-func (c *tallies) takeTimes(r *reader) (differ []int64, err error) {
+func (c *summaries) takeTimes(r *reader) (differ []int64, err error) {
 	n := r.uvarint()
 	if n*9 > uint64(len(r.b)) || n > uint64(len(r.b)) {
 		return nil, fmt.Errorf("tally of %d times in %d bytes", n, len(r.b))
 	}
-	mine := c.tallyTimes()
+	mine := c.summariseTimes()
 	have := make(map[int64]uint64, len(mine))
 	for _, x := range mine {
 		have[x.bucket] = x.xor
@@ -297,7 +297,7 @@ func (c *tallies) takeTimes(r *reader) (differ []int64, err error) {
 
 // sendDetails sends the digests of the streams and the sums of the predictions
 // in the buckets that differ, and the registers of peers that p is deaf to.
-func (c *tallies) sendDetails(p *peer, flags byte, mine tallied, differ []uint64, times []int64, deaf []crdt.PeerID) {
+func (c *summaries) sendDetails(p *peer, flags byte, mine summarised, differ []uint64, times []int64, deaf []crdt.PeerID) {
 	cn := p.conns[Fast]
 	b := append(c.newBody(256+64*len(differ)), flags)
 	b = binary.AppendUvarint(b, uint64(len(mine.sums)))
@@ -329,7 +329,7 @@ func (c *tallies) sendDetails(p *peer, flags byte, mine tallied, differ []uint64
 }
 
 // sumsOf are the sums of predictions in some buckets of time.
-func (c *tallies) sumsOf(times []int64) (out []crdt.PredictionSum) {
+func (c *summaries) sumsOf(times []int64) (out []crdt.PredictionSum) {
 	if len(times) == 0 {
 		return nil
 	}
@@ -342,7 +342,7 @@ func (c *tallies) sumsOf(times []int64) (out []crdt.PredictionSum) {
 }
 
 // appendLoadsOf appends the registers of some peers, by id.
-func (c *tallies) appendLoadsOf(b []byte, ids []crdt.PeerID) []byte {
+func (c *summaries) appendLoadsOf(b []byte, ids []crdt.PeerID) []byte {
 	var some []crdt.PeerLoads
 	if len(ids) > 0 {
 		for _, l := range c.state.AllLoads(nil) {
@@ -356,9 +356,9 @@ func (c *tallies) appendLoadsOf(b []byte, ids []crdt.PeerID) []byte {
 
 // detailsFrame compares every stream of the buckets that differ, and answers
 // with our own side of them if that is wanted.
-func (c *tallies) detailsFrame(cn *conn, r *reader) error {
+func (c *summaries) detailsFrame(cn *conn, r *reader) error {
 	p, flags, size := cn.peer, r.u8(), r.uvarint()
-	if size == 0 || size > maxTallyBuckets {
+	if size == 0 || size > maxSummaryBuckets {
 		return fmt.Errorf("details of %d buckets", size)
 	}
 	n := r.uvarint()
@@ -381,9 +381,9 @@ func (c *tallies) detailsFrame(cn *conn, r *reader) error {
 	}
 	c.agreed(p, int(size), differ)
 	if flags&detailsReply != 0 && len(differ)+len(times)+len(deaf) > 0 && c.fastRoom(cn) {
-		var mine tallied
+		var mine summarised
 		if len(differ) > 0 {
-			mine = c.tallyStreams(int(size))
+			mine = c.summariseStreams(int(size))
 		} else {
 			mine.sums = make([]uint64, size)
 		}
@@ -394,7 +394,7 @@ func (c *tallies) detailsFrame(cn *conn, r *reader) error {
 }
 
 // takeDigests compares the digests of a details frame.
-func (c *tallies) takeDigests(cn *conn, r *reader) error {
+func (c *summaries) takeDigests(cn *conn, r *reader) error {
 	for range min(r.uvarint(), uint64(len(r.b))) {
 		x := cn.told.take(r)
 		if x == nil {
@@ -411,7 +411,7 @@ func (c *tallies) takeDigests(cn *conn, r *reader) error {
 }
 
 // takeRest takes what follows the digests: predictions, registers, news.
-func (c *tallies) takeRest(p *peer, r *reader) (times []int64, deaf []crdt.PeerID, err error) {
+func (c *summaries) takeRest(p *peer, r *reader) (times []int64, deaf []crdt.PeerID, err error) {
 	n := r.uvarint()
 	if n > uint64(len(r.b)) {
 		return nil, nil, fmt.Errorf("details of %d times", n)
@@ -438,7 +438,7 @@ func (c *tallies) takeRest(p *peer, r *reader) (times []int64, deaf []crdt.PeerI
 
 // agreed ends a round with p: all buckets but those that differ hold the same
 // there.
-func (c *tallies) agreed(p *peer, size int, differ []uint64) {
+func (c *summaries) agreed(p *peer, size int, differ []uint64) {
 	for _, id := range slices.Sorted(maps.Keys(c.digests.divergent)) {
 		if c.digests.divergent[id][p.id] && !slices.Contains(differ, uint64(bucketOf(id, size))) {
 			c.digests.converged(p, id)

@@ -16,92 +16,92 @@ import (
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
-// seats are replicas as a candidate set, in one order.
-type seats struct {
+// candidateSet is replicas that may be tried, in one order.
+type candidateSet struct {
 	replicas []*fleet.Replica
 	pick.Set
 }
 
-func (s *seats) add(r *fleet.Replica, m *pick.Mark) {
+func (s *candidateSet) add(r *fleet.Replica, m *pick.Mark) {
 	s.replicas = append(s.replicas, r)
 	s.Add(m)
 }
 
-// clear empties the seats and keeps their memory.
-func (s *seats) clear() {
+// clear empties the set and keeps their memory.
+func (s *candidateSet) clear() {
 	s.replicas = s.replicas[:0]
 	s.Reset()
 }
 
-// lineup is who serves one model. Immutable.
-type lineup struct {
+// modelReplicas is who serves one model. Immutable.
+type modelReplicas struct {
 	known bool   // somebody serves it
 	told  bool   // somebody has told what it serves
 	lora  string // the adapter, if the model is one
 	// several are the models among which a request without one would have to
 	// choose; nil if any replica may take it.
 	several []string
-	seats
-	stores  seats            // shared cache layers that all of them can load from
+	candidateSet
+	stores  candidateSet     // shared cache layers that all of them can load from
 	renders []*fleet.Replica // asked for tokens before replicas are
 }
 
-// lineups are those of one state of the fleet and of the configuration.
+// candidateSets are those of one state of the fleet and of the configuration.
 // Immutable.
-type lineups struct {
+type candidateSets struct {
 	gen uint64
 	of  *rules
-	by  map[string]*lineup // by model
+	by  map[string]*modelReplicas // by model
 }
 
-// maxLineups bounds the models whose line-up is kept. Only those that somebody
+// maxCandidateSets bounds the models whose set is kept. Only those that somebody
 // serves are.
-const maxLineups = 4096
+const maxCandidateSets = 4096
 
-// lineupCache keeps the present lineups: who serves a model changes when
+// candidateCache keeps the present sets: who serves a model changes when
 // replicas come, go or load adapters, not from request to request.
-type lineupCache struct {
-	now atomic.Pointer[lineups]
+type candidateCache struct {
+	now atomic.Pointer[candidateSets]
 	mu  sync.Mutex // serialises who replaces them
 }
 
 // directory knows which replicas serve a model, and which one stores an answer.
 type directory struct {
-	rules   *inForce
-	clock   clock
-	fleet   *fleet.Fleet
-	index   *index.Index
-	loads   *load.Table
-	hasher  *radix.Hasher
-	seal    seal
-	lineups lineupCache
+	rules         *inForce
+	clock         clock
+	fleet         *fleet.Fleet
+	index         *index.Index
+	loads         *load.Table
+	hasher        *radix.Hasher
+	seal          seal
+	candidateSets candidateCache
 }
 
-// lineup returns who serves a model. Mostly a pointer to load and one look-up.
-func (d *directory) lineup(model string) *lineup {
+// modelReplicas returns who serves a model. Mostly a pointer to load and one look-up.
+func (d *directory) modelReplicas(model string) *modelReplicas {
 	gen, of := d.fleet.Generation(), d.rules.Load()
-	if now := d.lineups.now.Load(); now != nil && now.gen == gen && now.of == of {
+	if now := d.candidateSets.now.Load(); now != nil && now.gen == gen && now.of == of {
 		if l := now.by[model]; l != nil {
 			return l
 		}
 	}
-	l := d.newLineup(model, of.cfg.Routing.Disagg.On())
+	l := d.newModelReplicas(model, of.cfg.Routing.Disagg.On())
 	if !l.known {
 		return l
 	}
-	d.lineups.mu.Lock()
-	defer d.lineups.mu.Unlock()
-	next := &lineups{gen: gen, of: of, by: map[string]*lineup{}}
-	if now := d.lineups.now.Load(); now != nil && now.gen == gen && now.of == of && len(now.by) < maxLineups {
+	d.candidateSets.mu.Lock()
+	defer d.candidateSets.mu.Unlock()
+	next := &candidateSets{gen: gen, of: of, by: map[string]*modelReplicas{}}
+	if now := d.candidateSets.now.Load(); now != nil && now.gen == gen && now.of == of && len(now.by) < maxCandidateSets {
 		maps.Copy(next.by, now.by)
 	}
 	next.by[model] = l
-	d.lineups.now.Store(next)
+	d.candidateSets.now.Store(next)
 	return l
 }
 
-func (d *directory) newLineup(model string, split bool) *lineup {
-	l := &lineup{}
+func (d *directory) newModelReplicas(model string, split bool) *modelReplicas {
+	l := &modelReplicas{}
 	for _, r := range d.fleet.List() {
 		if r.Spec.Kind == fleet.KindRender {
 			if _, ok := r.Serves(model); ok || model == "" {
@@ -166,13 +166,13 @@ func (d *directory) markOf(r *fleet.Replica) *pick.Mark {
 }
 
 // candidates lists the replicas that serve the call's model and may be tried:
-// mostly the whole line-up, which is then not copied.
+// mostly the whole set, which is then not copied.
 func (d *directory) candidates(s *scratch, call *proxy.Call) (lora string, err error) {
-	l := d.lineup(call.Body.Model)
+	l := d.modelReplicas(call.Body.Model)
 	if l.several != nil && call.Endpoint != openai.Other && call.Stored == "" {
 		return "", openai.Invalid("model", "the request names no model, and several are served: "+strings.Join(l.several, ", "))
 	}
-	s.seats, s.stores, s.renders = l.seats, l.stores, l.renders
+	s.candidateSet, s.stores, s.renders = l.candidateSet, l.stores, l.renders
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
 		left := &s.left
 		left.clear()
@@ -181,7 +181,7 @@ func (d *directory) candidates(s *scratch, call *proxy.Call) (lora string, err e
 				left.add(r, l.Marks[i])
 			}
 		}
-		s.seats = *left
+		s.candidateSet = *left
 	}
 	if len(s.replicas) > 0 {
 		return l.lora, nil
@@ -194,11 +194,11 @@ func (d *directory) candidates(s *scratch, call *proxy.Call) (lora string, err e
 
 // serves reports whether requests for a model may wait; their replicas may be
 // down.
-func (d *directory) serves(model string) error { return d.lineup(model).served() }
+func (d *directory) serves(model string) error { return d.modelReplicas(model).served() }
 
 // served is why nobody can take requests for the model, whatever happens to the
 // replicas that are known; nil if somebody may.
-func (l *lineup) served() error {
+func (l *modelReplicas) served() error {
 	switch {
 	case l.known:
 		return nil

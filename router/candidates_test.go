@@ -67,7 +67,7 @@ func TestTheLineupFollowsTheFleet(t *testing.T) {
 	p.fleet.Set([]fleet.Spec{spec("b", "other"), spec("c", "other")}, now)
 	expect(who(call("m")))
 	expect(who(call("other")), "b", "c")
-	if n := len(p.path.directory.lineups.now.Load().by); n != 1 {
-		t.Errorf("%d line-ups are kept of one model that is served", n)
+	if n := len(p.path.directory.candidateSets.now.Load().by); n != 1 {
+		t.Errorf("%d candidate sets are kept of one model that is served", n)
 	}
 }

@@ -2,13 +2,13 @@ package router
 
 import "os"
 
-// stamps tell whether files changed: what they were at one moment, by path;
+// fileStates tell whether files changed: what they were at one moment, by path;
 // nil for one that was not there. Links are followed, so the swap of a link
 // above a file (as Kubernetes does with mounted ConfigMaps and Secrets) shows.
-type stamps map[string]os.FileInfo
+type fileStates map[string]os.FileInfo
 
-func stampsOf(paths []string) stamps {
-	out := make(stamps, len(paths))
+func fileStatesOf(paths []string) fileStates {
+	out := make(fileStates, len(paths))
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -20,17 +20,17 @@ func stampsOf(paths []string) stamps {
 }
 
 // again looks at the same files now.
-func (s stamps) again() stamps {
+func (s fileStates) again() fileStates {
 	paths := make([]string, 0, len(s))
 	for path := range s {
 		paths = append(paths, path)
 	}
-	return stampsOf(paths)
+	return fileStatesOf(paths)
 }
 
 // equal reports whether no file was written, replaced, made or removed between
 // the two.
-func (s stamps) equal(b stamps) bool {
+func (s fileStates) equal(b fileStates) bool {
 	if len(s) != len(b) {
 		return false
 	}

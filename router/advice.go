@@ -6,9 +6,9 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 )
 
-// insteadOf says what becomes of the requests of a replica that is down, and
+// adviceFor says what becomes of the requests of a replica that is down, and
 // what to do. split: prompts may be computed elsewhere than answers.
-func insteadOf(down *console.Replica, all []console.Replica, split bool) string {
+func adviceFor(down *console.Replica, all []console.Replica, split bool) string {
 	var up []*console.Replica
 	anybody := false
 	for i := range all {

@@ -15,11 +15,11 @@ const (
 	seekFor    = 10 * time.Minute       // since they failed; then seeds alone find them
 )
 
-// reunite looks for members that failed lately, a few packets a second: the end
+// probeFailed looks for members that failed lately, a few packets a second: the end
 // of a partition is noticed at once and not when the seeds' turn comes. Who
 // answers is joined. All members together look no more often than 16 do: a join
 // is an exchange of all states, twice.
-func (m *Mesh) reunite(ctx context.Context) {
+func (m *Mesh) probeFailed(ctx context.Context) {
 	for {
 		select {
 		case <-time.After(jittered(max(1, time.Duration(m.roster.mourned())/16) * seekEvery)):
