@@ -65,7 +65,7 @@ type AdminConfig struct {
 type MeshConfig struct {
 	Bind       string        `yaml:"bind" doc:"serf UDP and TCP and peer streams, one port"`
 	Advertise  string        `yaml:"advertise" doc:"address other peers use; default: from bind"`
-	Join       []string      `yaml:"join" doc:"seeds, host:port or DNS names, retried for ever"`
+	Join       []string      `yaml:"join" doc:"seeds, host:port or DNS names, retried until one answers"`
 	Name       string        `yaml:"name" doc:"name for people; default: host name and a random suffix"`
 	HashSecret string        `yaml:"hash_secret" doc:"file whose content keys every block hash; default: derived from the label"`
 	Key        string        `yaml:"key" doc:"base64 gossip key (banyan keygen)" secret:"true"`

@@ -15,9 +15,9 @@ const (
 
 // closeGracefully closes l in a moment in which no connection waits to be
 // accepted: closing resets those that do, and a balancer that checks passively
-// sends some until the very end. So nobody may knock between that moment and
-// the end: where the kernel can, they are refused from the beginning on; else
-// one in some thousand is reset. Something else must be accepting all the while.
+// sends some until the very end. New connections must not arrive between that
+// moment and the end: on Linux they are refused first; elsewhere about one in a
+// thousand is reset. Something else must be accepting all the while.
 func closeGracefully(l net.Listener) error {
 	if hide(l) {
 		time.Sleep(handshake)

@@ -54,7 +54,7 @@ type Config struct {
 	PeerID    crdt.PeerID // 128 random bits per process start; the core's Self
 	Bind      string      // host:port for UDP and TCP; port 0 takes a free one
 	Advertise string      // host:port or host that other peers use; default from Bind
-	Join      []string    // seeds, host:port or host; tried for ever (I7)
+	Join      []string    // seeds, host:port or host; retried without end (I7)
 	Label     string      // cluster label, 1 to 255 bytes
 	Keyring   []string    // base64 keys of 16, 24 or 32 bytes; the first one encrypts
 	Insecure  bool        // allows an empty keyring: no encryption, and plaintext peer streams unless TLS is set
