@@ -145,7 +145,7 @@ func (p *requestPath) remember(s *scratch, call *proxy.Call, cands []policy.Cand
 	}
 	view := &s.View
 	kept := requests.Decision{
-		At: t.at, Replica: s.replicas[cands[d.Pos].Index].Name(), Policy: t.policyName, Reason: string(d.Reason), Keys: string(t.keys.Scheme), Matched: d.Matched,
+		At: t.begun, Replica: s.replicas[cands[d.Pos].Index].Name(), Policy: t.policyName, Reason: string(d.Reason), Keys: string(t.keys.Scheme), Matched: d.Matched,
 		Prompt: t.keys.Tokens, Predicted: d.Predicted, LoadAgeMs: view.AgeMs, IndexAgeMs: view.IndexAgeMs, Peers: view.Peers, Total: len(cands),
 		Waited: t.second.waited, From: t.second.from,
 	}
