@@ -53,6 +53,7 @@ type metrics struct {
 	queueWait       prometheus.Histogram
 	hedges          *prometheus.CounterVec // outcome
 	second          *prometheus.CounterVec // outcome
+	fetches         *prometheus.CounterVec // outcome
 	reloadOK        prometheus.Gauge
 	reloads         prometheus.Counter
 	reloadFailures  prometheus.Counter
@@ -194,6 +195,12 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 	}, []string{"outcome"})
 	for _, how := range pick.Looks {
 		m.second.WithLabelValues(string(how))
+	}
+	m.fetches = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "banyan_kv_fetches_total", Help: "Requests whose replica was told to fetch a part of the prompt from another replica (p2p), by outcome: fetched, computed (it did not get most of it; look at the engines' P2P tier), or unknown (the engine does not say what it found cached, or gave no answer).",
+	}, []string{"outcome"})
+	for _, how := range []string{fetchCame, fetchComputed, fetchUnknown} {
+		m.fetches.WithLabelValues(how)
 	}
 	m.lostStreams = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "banyan_lost_streams_total", Help: "Streams whose replica was lost after their first byte, with limits.continue_streams: continued by another one, or why the client saw them break off.",

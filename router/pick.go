@@ -49,6 +49,7 @@ type ticket struct {
 	trail      *requests.Trail // nil: nothing is remembered
 	begun      time.Time       // of the try, whatever its legs did to at
 	second     secondLook
+	fetch      fetch
 
 	lead     *lead // the prefill side, nil if one replica does it all
 	prompt   *prompt
@@ -64,6 +65,7 @@ type scratch struct {
 	renders      []*fleet.Replica
 	weights      []float64
 	pages        []int
+	fetches      []bool
 	prompt       pick.Prompt
 	pools        policy.Pools
 	rand         *rand.Rand
@@ -123,6 +125,7 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	s.prompt = pr.prompt()
 	p.picker.Match(&s.prompt, &s.Scratch)
 	view := p.picker.Look(&s.Scratch, p.view.seen(begin), p.clock.ms(begin), s.rand)
+	p.whoFetches(s, call.Endpoint)
 	p.gather(s, begin)
 	if call.Stored != "" && len(s.Cands) == 1 {
 		s.Cands[0].Weight = 1 // a drained replica still answers for what it stores
@@ -147,6 +150,7 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	if t, err = p.settle(ctx, s, call, pr, pol, &d, t); err != nil {
 		return nil, err
 	}
+	t.fetch = s.fetchFrom(&d)
 	p.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(d.Matched), p.clock.ms(begin))
 	t.policyName, t.reason = pol.Name(), d.Reason
 	tracePick(ctx, t, len(s.Cands), view)
@@ -192,7 +196,7 @@ func (p *requestPath) gather(s *scratch, now time.Time) {
 	for _, r := range s.replicas {
 		s.weights, s.pages = append(s.weights, r.Weight(now)), append(s.pages, r.Page())
 	}
-	s.Pages = s.pages // the set belongs to its model: what is made there is not kept
+	s.Pages, s.Fetches = s.pages, s.fetches // the set belongs to its model: what is made there is not kept
 	p.picker.Gather(&s.Scratch, &s.Set, s.weights, &s.prompt, shared, p.clock.ms(now))
 }
 
@@ -209,7 +213,7 @@ func (p *requestPath) countIn(s *scratch, c *policy.Candidate, pr *prompt, d pol
 func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
 	r := s.replicas[c.Index]
 	return &ticket{
-		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, blame: pr.guilt(), at: now, begun: now, matched: d.Matched, predicted: d.Predicted,
+		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, blame: pr.guilt(), at: now, begun: now, matched: d.Matched + d.Fetched, predicted: d.Predicted,
 		confirmed: s.prompt.Blocks(c.Disk),
 	}
 }
@@ -220,6 +224,7 @@ func (t *ticket) target(policyName string, d policy.Decision) *proxy.Target {
 	return &proxy.Target{
 		Replica: spec.Name, URL: spec.URL, Header: t.headers(), Policy: policyName, Reason: string(d.Reason), Matched: d.Matched, Token: t,
 		Tokens: t.lead == nil && t.replica.Engine() == "vllm", Priority: priorities[spec.Priority],
+		Source: t.fetch.address(),
 	}
 }
 
@@ -239,6 +244,12 @@ func (t *ticket) headers() http.Header {
 		}
 		header.Set("Authorization", "Bearer "+spec.Credentials)
 	}
+	if t.fetch.source != nil {
+		if header == nil {
+			header = http.Header{}
+		}
+		header.Set(kvSourceHeader, t.fetch.hostPort())
+	}
 	return header
 }
 
@@ -247,7 +258,7 @@ func (p *requestPath) FirstToken(target *proxy.Target, at time.Time) {
 	t := target.Token.(*ticket)
 	t.first = at
 	p.loads.FirstToken(&t.cost, p.clock.ms(at))
-	if !t.shared() {
+	if !t.shared() && t.fetch.source == nil {
 		p.loads.Learn(t.cost.Replica, policy.Sample{Predicted: t.predicted, Prefill: t.cost.Prefill, Seen: at.Sub(t.at).Seconds()})
 	}
 	t.replica.OK(at)
@@ -277,6 +288,7 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	}
 	p.usage.observeTry(t, &res, now)
 	p.health.judge(t, &res, now)
+	p.learnFetch(t, &res)
 	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 {
 		p.loads.LearnRun(t.cost.Replica, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
 	}

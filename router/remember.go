@@ -147,7 +147,7 @@ func (p *requestPath) remember(s *scratch, call *proxy.Call, cands []policy.Cand
 	kept := requests.Decision{
 		At: t.begun, Replica: s.replicas[cands[d.Pos].Index].Name(), Policy: t.policyName, Reason: string(d.Reason), Keys: string(t.keys.Scheme), Matched: d.Matched,
 		Prompt: t.keys.Tokens, Predicted: d.Predicted, LoadAgeMs: view.AgeMs, IndexAgeMs: view.IndexAgeMs, Peers: view.Peers, Total: len(cands),
-		Waited: t.second.waited, From: t.second.from,
+		Waited: t.second.waited, From: t.second.from, Source: t.fetch.name(), Fetched: t.fetch.tokens(),
 	}
 	if to != nil {
 		kept.Decode = s.replicas[to.Index].Name()

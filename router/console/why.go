@@ -190,6 +190,9 @@ func (p *printer) decision(i int, d *requests.ToldDecision) {
 		}
 		p.wrapped("  ", "", "  waited %s to hear what other peers sent at the same moment: %s", millis(&d.Waited), moved)
 	}
+	if d.Source != "" {
+		p.wrapped("  ", "", "  told to fetch %d more tokens from %s instead of computing them", d.Fetched, d.Source)
+	}
 	list := slices.Clone(d.Candidates)
 	slices.SortStableFunc(list, func(a, b requests.ToldCandidate) int {
 		switch {

@@ -83,8 +83,8 @@ func TestPodsComeAndGo(t *testing.T) {
 func TestAPodIsDescribed(t *testing.T) {
 	ps := pods{}
 	for _, p := range []string{
-		`{"metadata":{"name":"a","namespace":"x","resourceVersion":"1","labels":{"llm-d.ai/role":"prefill","llm-d.ai/engine-type":"sglang","banyan-llm.github.io/priority":"higher-first"}},"status":{"phase":"Running","podIP":"fd00::7","conditions":[{"type":"Ready","status":"True"}]}}`,
-		`{"metadata":{"name":"b","namespace":"x","resourceVersion":"2","labels":{"llm-d.ai/role":"boss","llm-d.ai/engine-type":"tgi","banyan-llm.github.io/kind":"render","banyan-llm.github.io/priority":"urgent"}},"status":{"phase":"Running","podIP":"10.0.0.1","conditions":[{"type":"Ready","status":"True"}]}}`,
+		`{"metadata":{"name":"a","namespace":"x","resourceVersion":"1","labels":{"llm-d.ai/role":"prefill","llm-d.ai/engine-type":"sglang","banyan-llm.github.io/priority":"higher-first","banyan-llm.github.io/p2p-port":"5710"}},"status":{"phase":"Running","podIP":"fd00::7","conditions":[{"type":"Ready","status":"True"}]}}`,
+		`{"metadata":{"name":"b","namespace":"x","resourceVersion":"2","labels":{"llm-d.ai/role":"boss","llm-d.ai/engine-type":"tgi","banyan-llm.github.io/kind":"render","banyan-llm.github.io/priority":"urgent","banyan-llm.github.io/p2p-port":"5710"}},"status":{"phase":"Running","podIP":"10.0.0.1","conditions":[{"type":"Ready","status":"True"}]}}`,
 		`{"metadata":{"name":"evil","namespace":"x","resourceVersion":"3"},"status":{"phase":"Running","podIP":"metadata.google.internal","conditions":[{"type":"Ready","status":"True"}]}}`,
 	} {
 		if _, err := ps.apply([]byte(`{"type":"ADDED","object":` + p + `}`)); err != nil {
@@ -96,7 +96,7 @@ func TestAPodIsDescribed(t *testing.T) {
 		t.Fatalf("%+v", specs)
 	}
 	want := Spec{Name: "x/a", URL: "http://[fd00::7]:8000", Engine: "sglang", Role: "prefill", Events: "tcp://[fd00::7]:5556", Replay: "tcp://[fd00::7]:5557", Model: "m", Priority: HigherFirst}
-	if !specs[0].same(&want) || specs[1].Engine != "" || specs[1].Role != "" || specs[1].Kind != KindRender || specs[1].Priority != "" {
+	if !specs[0].same(&want) || specs[1].Engine != "" || specs[1].Role != "" || specs[1].Kind != KindRender || specs[1].Priority != "" || specs[1].P2P != "10.0.0.1:5710" {
 		t.Errorf("%+v", specs)
 	}
 	if err := ValidateSpecs(specs); err != nil {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ const (
 	labelKind   = "banyan-llm.github.io/kind" // ours: pool or render
 
 	labelPriority = "banyan-llm.github.io/priority" // ours: lower-first or higher-first
+	labelP2P      = "banyan-llm.github.io/p2p-port" // ours: of vLLM's P2P tier
 )
 
 // pod is the part of a Pod that discovery reads.
@@ -95,6 +97,10 @@ func (ps pods) specs(port int, t *Template, several bool) []Spec {
 		}
 		if v := p.Metadata.Labels[labelPriority]; checkWord("", v, LowerFirst, HigherFirst) == nil {
 			s.Priority = v
+		}
+		at := Spec{Engine: s.Engine, P2P: net.JoinHostPort(ip.Unmap().String(), p.Metadata.Labels[labelP2P])}
+		if at.checkP2P() == nil {
+			s.P2P = at.P2P
 		}
 		if v := p.Metadata.Labels[labelRole]; s.Role == "" && checkWord("", v, "both", "prefill", "decode") == nil {
 			s.Role = v

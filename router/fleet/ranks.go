@@ -26,6 +26,7 @@ func (s *Spec) expand(ranks int) []Spec {
 			next.Events = offset(s.Events, rank)
 		}
 		next.Replay = offset(s.Replay, rank)
+		next.P2P = strings.TrimPrefix(offset("tcp://"+s.P2P, rank), "tcp://")
 		out = append(out, next)
 	}
 	return out

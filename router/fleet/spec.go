@@ -28,6 +28,7 @@ type Spec struct {
 	Kind        string            `yaml:"kind,omitempty"`     // replica, pool or render
 	Model       string            `yaml:"model,omitempty"`    // default: what /v1/models says
 	Priority    string            `yaml:"priority,omitempty"` // what the engine's queue goes by: lower-first or higher-first; "": nothing, none is passed on
+	P2P         string            `yaml:"p2p,omitempty"`      // host:port at which its engine hands KV blocks to other engines: vLLM's P2P tier; "": it does not
 	Labels      map[string]string `yaml:"labels,omitempty"`
 	Credentials string            `yaml:"credentials,omitempty" secret:"true"` // bearer token for the replica
 
@@ -81,7 +82,7 @@ func NameOf(s Spec) string { return s.withDefaults().Name }
 func (s *Spec) same(b *Spec) bool {
 	return s.Name == b.Name && s.URL == b.URL && s.Engine == b.Engine && s.Events == b.Events &&
 		s.Replay == b.Replay && s.Topic == b.Topic && s.Rank == b.Rank && s.Ranks == b.Ranks && s.Role == b.Role &&
-		s.Kind == b.Kind && s.Priority == b.Priority && s.Model == b.Model && s.Credentials == b.Credentials && maps.Equal(s.Labels, b.Labels)
+		s.Kind == b.Kind && s.Priority == b.Priority && s.P2P == b.P2P && s.Model == b.Model && s.Credentials == b.Credentials && maps.Equal(s.Labels, b.Labels)
 }
 
 // Stream is the identity of the replica's event stream.
@@ -133,6 +134,11 @@ func ValidateSpecs(specs []Spec) error {
 		oneOf("role", s.Role, "both", "prefill", "decode")
 		oneOf("priority", s.Priority, "", LowerFirst, HigherFirst)
 		oneOf("kind", s.Kind, KindReplica, KindPool, KindRender)
+		if s.P2P != "" {
+			if err := s.checkP2P(); err != nil {
+				bad("p2p", "%v", err)
+			}
+		}
 		for field, endpoint := range map[string]string{"events": s.Events, "replay": s.Replay} {
 			if endpoint == Poll && field == "events" && s.Engine != vllm && s.Engine != sglang {
 				continue

@@ -233,6 +233,19 @@ func (t *Table) Learn(id crdt.StreamID, s policy.Sample) {
 	e.rates = e.rates.FirstToken(s)
 }
 
+// LearnFetch feeds how a decision ended by which the replica was to fetch a part
+// of the prompt: whether it got that, and if so, after how many seconds its first
+// token was seen.
+func (t *Table) LearnFetch(id crdt.StreamID, d *policy.Decision, seen float64, got bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entryLocked(id)
+	e.rates = e.rates.Fetch(d, seen, got)
+	if !got {
+		t.blendedOf = t.blendedOf[:0] // the next decision should know
+	}
+}
+
 // LearnRun feeds a finished stream to the replica's rates.
 func (t *Table) LearnRun(id crdt.StreamID, seconds float64, tokens int) {
 	t.mu.Lock()

@@ -4,7 +4,7 @@
 //
 // The order of one request is
 //
-//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book -> Again -> Sent
+//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book -> Again -> Source -> Sent
 //
 // and afterwards the load table's FirstToken and Done, and the index's Evidence.
 // requestPath.Pick of package router tells that story with HTTP around it; the

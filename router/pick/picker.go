@@ -63,6 +63,7 @@ type Scratch struct {
 
 	depth index.Depth
 	sent  []load.Sent
+	hands []int // of the set; empty if nobody fetches
 }
 
 // Match looks a prompt up for all replicas at once. What this peer dispatched
@@ -100,6 +101,7 @@ func (k *Picker) Gather(s *Scratch, set *Set, weights []float64, p *Prompt, shar
 	}
 	s.Cands = s.Cands[:n]
 	clear(s.Cands)
+	s.hands = s.hands[:0]
 	grid, d := p.Grid, &s.depth
 	for i, m := range set.Marks {
 		c := &s.Cands[i]
@@ -112,8 +114,32 @@ func (k *Picker) Gather(s *Scratch, set *Set, weights []float64, p *Prompt, shar
 		}
 		c.Pool, c.Held = shared, int64(m.Ref.Blocks()*grid)
 		p.clip(c, page)
+		if i < len(set.Fetches) {
+			s.hand(set.Fetches[i], grid)
+		}
+	}
+	if len(s.hands) == n && p.Chain.Exact && !p.Uncached {
+		Fetchable(s.Cands, s.hands, p.Tokens-1)
 	}
 	k.loads.Snapshot(s.Cands, set.Entries, nowMs, s.View.AgeMs)
+}
+
+// hand notes what the replica that was read last can hand to others: what it
+// has on its GPU is on its host soon, and that is where engines fetch from.
+func (s *Scratch) hand(fetches bool, grid int) {
+	if !fetches {
+		s.hands = append(s.hands, NoFetch)
+		return
+	}
+	s.hands = append(s.hands, s.depth.CPU*grid)
+}
+
+// Source is the replica of the set that the winner should fetch from; -1: none.
+func (s *Scratch) Source(d *policy.Decision) int {
+	if d.Pos < 0 {
+		return -1
+	}
+	return Source(s.hands, s.Cands[d.Pos].Index, d, s.View.Rand)
 }
 
 // WithCapacity drops the candidates whose replicas are full.

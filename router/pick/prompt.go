@@ -33,7 +33,7 @@ func (p *Prompt) Request(session uint64, req *policy.Request) {
 // Cost is what the decision costs its replica while the request is in flight.
 func (p *Prompt) Cost(id crdt.StreamID, d *policy.Decision) load.Cost {
 	return load.Cost{
-		Replica: id, Prefill: d.Prefill, Tokens: int64(max(1, p.Tokens-d.Matched)), Blocks: int64(len(p.Chain.Keys)),
+		Replica: id, Prefill: d.Prefill, Tokens: int64(max(1, p.Tokens-d.Matched-d.Fetched)), Blocks: int64(len(p.Chain.Keys)),
 	}
 }
 

@@ -19,6 +19,8 @@ type Set struct {
 
 	// Pages are the tokens of a page of each engine, 0 unknown; nil: nobody knows.
 	Pages []int
+	// Fetches are the replicas that fetch KV from each other; nil: none.
+	Fetches []bool
 }
 
 // Add appends a replica.

@@ -9,6 +9,8 @@ const (
 	minGain     = 0.05 // by (seen/predicted)^.05 a sample
 	minRunToken = 8    // tokens a run needs to say something about a decode step
 	stepRise    = 1e-3 // the smallest step seen is forgotten this fast per run
+	fetchGain   = 0.2  // by (seen/expected)^.2 a fetch that came
+	forgetFetch = 0.01 // what was learned of fetching is forgotten this fast per first token
 
 	// Blend: log deviations from the fleet up to alike are noise, from
 	// different on they are real.
@@ -28,6 +30,7 @@ type Calibrator struct {
 	scale   float64 // log of the factor
 	samples int
 	step    float64 // idle decode step learned; 0: none yet
+	moving  float64 // log of the factor on the time that fetching takes
 }
 
 // NewCalibrator starts from configured rates, or from DefaultRates where they
@@ -53,8 +56,32 @@ func (c Calibrator) FirstToken(s Sample) Calibrator {
 	weight := math.Min(s.Prefill/s.Predicted, 1) * s.Prefill / (s.Prefill + c.idleStep())
 	gain := math.Max(minGain, 1/float64(c.samples+2))
 	limit := math.Log(maxFactor)
+	c.moving *= 1 - forgetFetch
 	c.scale = math.Max(-limit, math.Min(c.scale+gain*weight*off, limit))
 	c.samples = min(c.samples+1, 1<<20)
+	return c
+}
+
+// Fetch learns from one answer whose prompt was to be fetched in part: d is its
+// decision, got whether the tokens came, and if so seen the seconds from dispatch
+// to first token. A replica that computed them all the same is taken to be twice
+// as slow at fetching, so that it soon is left alone; every first token of a
+// prompt that it did not fetch makes it forget a little of that, or it would
+// never be asked again.
+func (c Calibrator) Fetch(d *Decision, seen float64, got bool) Calibrator {
+	if d.Fetched <= 0 || !(d.Moving > 0) || got && !(seen > 0) || math.IsInf(seen+d.Moving, 1) {
+		return c
+	}
+	off := math.Ln2
+	if got {
+		if queue := d.Predicted - d.Prefill; !(queue <= 1.001*d.Moving) {
+			return c // its queue was longer than that: nothing was seen of it
+		}
+		took := math.Max(seen-d.Prefill, d.Moving/maxFactor)
+		off = fetchGain * math.Max(-math.Ln2, math.Min(math.Log(took/d.Moving), math.Ln2))
+	}
+	limit := math.Log(maxFactor)
+	c.moving = math.Max(-limit, math.Min(c.moving+off, limit))
 	return c
 }
 
@@ -91,6 +118,7 @@ func (c *Calibrator) rates(scale, step float64) Rates {
 	r.B *= factor
 	r.CQ *= factor
 	r.T0 = step
+	r.Fetch = math.Exp(c.moving)
 	return r
 }
 

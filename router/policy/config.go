@@ -27,6 +27,8 @@ type TierConfig struct {
 	CPU     float64 `yaml:"cpu" doc:"seconds to load one cached token from host memory"`
 	Disk    float64 `yaml:"disk" doc:"seconds to load one cached token from disk or a remote store"`
 	Pool    float64 `yaml:"pool" doc:"seconds to load one cached token from a cache that replicas share"`
+	Peer    float64 `yaml:"-"` // seconds to fetch one cached token from another replica, until that is learned
+	Ask     float64 `yaml:"-"` // seconds to ask another replica for tokens, whatever their number, until that is learned
 	Suspect float64 `yaml:"-"` // share of suspect tokens that counts as cached, 0-1
 }
 
@@ -101,7 +103,7 @@ type TTFTConfig struct {
 // DefaultConfig returns the documented defaults.
 func DefaultConfig() Config {
 	return Config{
-		Tiers:      TierConfig{CPU: 5e-6, Disk: 2e-5, Pool: 1e-5, Suspect: 0.5},
+		Tiers:      TierConfig{CPU: 5e-6, Disk: 2e-5, Pool: 1e-5, Peer: 1e-5, Ask: 0.05, Suspect: 0.5},
 		Hash:       HashConfig{LoadFactor: 1.25},
 		CacheAware: CacheAwareConfig{CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, Gate: GateFleet},
 		Cost:       CostConfig{OverlapWeight: 1, Block: 16, Host: 0.75, Disk: 0.25},

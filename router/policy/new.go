@@ -75,5 +75,9 @@ func (p *policy) Decide(req *Request, view *View, cands []Candidate, scores []fl
 	}
 	matched, own := q.own(pos)
 	wait := q.remaining(&cands[pos], cands[pos].Prefill)
-	return Decision{Pos: pos, Reason: reason, Matched: matched, Prefill: own, Predicted: wait + own}
+	d := Decision{Pos: pos, Reason: reason, Matched: matched, Prefill: own, Predicted: wait + own}
+	if cands[pos].Fetch > 0 {
+		q.plan(&d, wait)
+	}
+	return d
 }

@@ -38,6 +38,7 @@ type Candidate struct {
 	Pool      int // tokens its shared cache layer holds
 	Predicted int // tokens expected on the GPU (own and others' dispatches)
 	Suspect   int // of GPU: tokens that only suspect facts vouch for
+	Fetch     int // tokens that it can fetch from another replica; 0: it cannot, or nobody has any
 
 	// Load, summed over peers (own requests included).
 	Waiting    int     // requests without a first token
@@ -70,6 +71,7 @@ type Rates struct {
 	T0    float64 // idle decode step, seconds
 	Chunk int     // tokens per prefill chunk
 	Speed float64 // time per token relative to the fleet; 1 is normal
+	Fetch float64 // time that fetching takes over what is configured, as learned; 0: 1
 }
 
 // View is what a policy knows of the fleet and of its own knowledge.
@@ -95,10 +97,16 @@ type View struct {
 // Decision is the answer. Pos is the position in the candidates, -1 if there
 // is none.
 type Decision struct {
-	Pos       int
-	Reason    Reason
-	Matched   int     // tokens of the prompt believed cached at the winner
+	Pos     int
+	Reason  Reason
+	Matched int // tokens of the prompt believed cached at the winner
+	Fetched int // more tokens that it fetches from another replica instead of computing them
+	// FetchTo is how many tokens of the prompt the replica must hold that the
+	// winner is told to fetch from; 0: it is told of none. It may be told where
+	// Fetched is 0: what is only expected to be there may still be on its way.
+	FetchTo   int
 	Prefill   float64 // expected own prefill seconds at the winner
+	Moving    float64 // expected seconds from dispatch until what it fetches is there; 0: it fetches nothing
 	Predicted float64 // expected seconds to the first token; 0 if the policy has no idea
 }
 

@@ -61,12 +61,12 @@ func drawCandidate(t *rapid.T, index, tokens int) Candidate {
 		YoungCount: count("young", 2), YoungPrefill: drawSeconds(t, "young prefill"),
 		Running: count("running", 60), Queued: count("queued", 20),
 		KVUse: drawSeconds(t, "kv"), Capacity: int64(count("capacity", 9000)), Held: int64(count("held", 90_000)), Weight: rapid.SampledFrom([]float64{0, 0.25, 1, 1, 1, 2}).Draw(t, "weight"),
-		Rates: DefaultRates(),
+		Rates: DefaultRates(), Fetch: count("fetch", tokens+16),
 	}
 	if rapid.Bool().Draw(t, "odd rates") {
 		c.Rates = Rates{
 			A: drawSeconds(t, "a"), B: drawSeconds(t, "b"), CQ: drawSeconds(t, "cq"), T0: drawSeconds(t, "t0"),
-			Chunk: rapid.IntRange(-1, 8192).Draw(t, "chunk"), Speed: drawSeconds(t, "speed"),
+			Chunk: rapid.IntRange(-1, 8192).Draw(t, "chunk"), Speed: drawSeconds(t, "speed"), Fetch: drawSeconds(t, "fetch factor"),
 		}
 	}
 	return c

@@ -23,6 +23,7 @@ type query struct {
 	base    []float64
 	waiting []float64
 	share   []float64 // s over the replica's speed
+	late    []float64 // seconds by which what it fetches comes after its queue
 	fewest  float64   // n_min
 	deepest int       // most of matched
 	low     []int     // scratch of pour

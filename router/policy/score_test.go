@@ -21,6 +21,7 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 	L, R, d := float64(req.Tokens), float64(v.Peers), v.AgeMs/1000
 	s, S, N, B := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
 	U, fewest := make([]float64, n), L // uncached tokens
+	late := make([]float64, n)
 	t0 := 0.0
 	for k, c := range cands {
 		r := c.Rates
@@ -34,6 +35,13 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 			N[k] += (times - 1) * float64(c.YoungCount)
 		}
 		W := math.Max(S[k]-float64(v.NowMs-c.FirstToken)/1000, 0.1*S[k])
+		if left := math.Max(L-float64(c.Fetch), 1); left < u {
+			after := math.Max(c.Rates.Fetch*(0.05+1e-5*(u-left))-W, 0)
+			rest := math.Ceil(left/float64(r.Chunk))*r.A + r.B*left + r.CQ*(L*L-(L-left)*(L-left))
+			if after+rest < s[k] {
+				s[k], late[k] = rest, after
+			}
+		}
 		B[k] = W + 0.5*r.T0*float64(c.Streams)
 		if req.Session != 0 {
 			B[k] += 6 * s[k] * math.Max(c.KVUse, 0)
@@ -54,7 +62,7 @@ func newTwin(req *Request, v *View, cands []Candidate) twin {
 		if c.Capacity > 0 {
 			full = math.Max(full, math.Min(float64(c.Held)/float64(c.Capacity), 1))
 		}
-		t.scores = append(t.scores, B[k]+s[k]*(1+0.8*full*(U[k]-fewest)/U[k])+(N[k]+nmin)*s[k]/c.Rates.Speed)
+		t.scores = append(t.scores, B[k]+late[k]+s[k]*(1+0.8*full*(U[k]-fewest)/U[k])+(N[k]+nmin)*s[k]/c.Rates.Speed)
 		best = math.Min(best, t.scores[k])
 	}
 	winner := -1
@@ -118,6 +126,8 @@ func drawFleet(t *rapid.T, tokens int) []Candidate {
 		c.KVUse = rapid.SampledFrom([]float64{-1, 0, .3, .6, .8, .95, 1}).Draw(t, "KV use")
 		c.Capacity = rapid.SampledFrom([]int64{0, 100_000}).Draw(t, "capacity")
 		c.Held = rapid.Int64Range(0, 120_000).Draw(t, "held")
+		c.Fetch = rapid.SampledFrom([]int{0, 0, tokens / 2, tokens}).Draw(t, "fetch")
+		c.Rates.Fetch = rapid.SampledFrom([]float64{.2, 1, 4}).Draw(t, "fetch factor")
 		c.FirstToken = 1_000_000 - rapid.Int64Range(0, 3000).Draw(t, "since")
 		if !equal {
 			c.Rates.B *= rapid.Float64Range(0.5, 2).Draw(t, "speed")

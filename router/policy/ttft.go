@@ -9,15 +9,16 @@ import (
 // For a request of L tokens and each candidate k, at view age d:
 //
 //	u = uncached tokens, at least 1
-//	s = ceil(u/chunk)*a + b*u + cq*(L^2-(L-u)^2)  (transfers: own)
+//	s = ceil(u/chunk)*a + b*u + cq*(L^2-(L-u)^2)  (transfers: own, fetch)
 //	S, n = prefill seconds and number of requests there without a first token;
 //	       own dispatches younger than d count min(peers, 16) times
 //	W = max(S - time since the last first token there, 0.1*S)
 //	B = W + 0.5*t0*streams + live*s, raised where unseen requests are expected
-//	score = B + s*(1 + copy) + (n + n_min)*s/f, over the operator's weight
+//	score = B + late + s*(1 + copy) + (n + n_min)*s/f, over the operator's weight
 //	live = live_weight * the share of its cache that is in use; sessions only
 //	copy = room_weight * how full its cache is * the share of u that another
 //	       candidate holds
+//	late = how long after W what it fetches from another replica is there
 func pickTTFT(q *query) (int, Reason) {
 	if q.stale() {
 		return q.fallback(), ReasonStale
@@ -103,13 +104,13 @@ func (q *query) holder(b *best) int {
 	return deepest.pos
 }
 
-// weigh fills matched, deepest, prefill, share, waiting and base of every live
+// weigh fills matched, deepest, prefill, late, share, waiting and base of every live
 // candidate, and pours.
 func (q *query) weigh() {
 	cfg := &q.cfg.TTFT
 	n := len(q.cands)
 	q.matched, q.prefill = grow(q.matched, n), grow(q.prefill, n)
-	q.base, q.waiting, q.share = grow(q.base, n), grow(q.waiting, n), grow(q.share, n)
+	q.base, q.waiting, q.share, q.late = grow(q.base, n), grow(q.waiting, n), grow(q.share, n), grow(q.late, n)
 	mirrored := float64(min(q.view.Peers, cfg.YoungCap) - 1) // peers that may be doing the same unseen
 	steps := 0.0
 	q.deepest = 0
@@ -131,9 +132,19 @@ func (q *query) weigh() {
 		step := cfg.StreamWeight * rates.T0
 		steps += step
 		q.waiting[i] = waiting
-		q.base[i] = q.remaining(c, held) + step*float64(c.Streams) + q.crowding(i)*q.prefill[i]
+		wait := q.remaining(c, held)
+		q.late[i] = 0
+		if c.Fetch > q.matched[i] {
+			f := q.fetch(c, rates, q.matched[i], q.prefill[i], wait)
+			q.prefill[i], q.late[i] = f.prefill, f.late
+			q.share[i] = f.prefill / rates.Speed
+		}
+		q.base[i] = wait + step*float64(c.Streams) + q.crowding(i)*q.prefill[i]
 	}
 	q.pour(q.unseen(steps / float64(len(q.live))))
+	for _, i := range q.live {
+		q.base[i] += q.late[i]
+	}
 }
 
 // unseen is the work, in seconds, that other peers are expected to have sent

@@ -210,6 +210,9 @@ type Target struct {
 	// all, below 0 the lower number goes first, above 0 the higher. The number is
 	// then this router's to set, whatever the client wrote.
 	Priority int
+	// Source is host:port of the P2P tier from which the engine should fetch what
+	// it lacks of the prompt; "": it computes it.
+	Source string
 	// Tokens: it tells the token ids of a stream that asks for return_token_ids.
 	Tokens bool
 	Token  any // Pick's own, for FirstToken and Done

@@ -234,6 +234,10 @@ func (x *exchange) request(ctx context.Context, t *try) (*http.Request, error) {
 		body = body.Clone()
 		body.Set("priority", strconv.AppendInt(nil, int64(rank), 10))
 	}
+	if t.target.Source != "" {
+		body = body.Clone()
+		body.Set("kv_transfer_params", kvSource(x.call, t.target.Source))
+	}
 	path := (&url.URL{Path: x.call.Path}).EscapedPath() // some endpoints have several
 	raw := body.Bytes()
 	req, err := http.NewRequestWithContext(ctx, x.r.Method, strings.TrimSuffix(t.target.URL, "/")+path, bytes.NewReader(raw))

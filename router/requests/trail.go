@@ -26,6 +26,8 @@ type Decision struct {
 	Total           int           // candidates there were
 	Waited          time.Duration // before it was sent, to hear what other peers did; 0: it was not
 	From            string        // the replica that it was moved from meanwhile; "": none
+	Source          string        // the replica that it fetches a part of the prompt from; "": none
+	Fetched         int           // tokens of that part
 
 	candidates []Candidate
 }
@@ -179,6 +181,8 @@ type ToldDecision struct {
 	Count      int             `json:"candidates_total"`
 	Waited     float64         `json:"waited_ms"`  // before it was sent, to hear what other peers did
 	From       string          `json:"moved_from"` // the replica that it left meanwhile
+	Source     string          `json:"kv_source"`  // the replica that it fetches a part of the prompt from
+	Fetched    int             `json:"fetched_tokens"`
 	Candidates []ToldCandidate `json:"candidates"`
 }
 
@@ -229,7 +233,7 @@ func (r *Record) told() ToldRecord {
 func (d *Decision) told(begun time.Time) ToldDecision {
 	out := ToldDecision{
 		AtMs: ms(max(0, d.At.Sub(begun))), Replica: d.Replica, Decode: d.Decode, Policy: d.Policy, Reason: d.Reason, Keys: d.Keys, Matched: d.Matched, Prompt: d.Prompt,
-		LoadAgeMs: d.LoadAgeMs, IndexAgeMs: d.IndexAgeMs, Peers: d.Peers, Count: d.Total, Waited: ms(d.Waited), From: d.From, Candidates: make([]ToldCandidate, len(d.candidates)),
+		LoadAgeMs: d.LoadAgeMs, IndexAgeMs: d.IndexAgeMs, Peers: d.Peers, Count: d.Total, Waited: ms(d.Waited), From: d.From, Source: d.Source, Fetched: d.Fetched, Candidates: make([]ToldCandidate, len(d.candidates)),
 	}
 	if predicted := 1000 * d.Predicted; predicted > 0 && finite(predicted) {
 		out.Predicted = &predicted

@@ -19,6 +19,7 @@ const maxDown = time.Minute
 //	POST /standin/reset           drop the prefix cache (409 while requests run)
 //	GET  /standin/state           counters
 //	GET  /standin/cache           what is cached: hash -> copies
+//	POST /standin/kv              how much of a prompt is cached, for other stand-ins
 func (s *Server) adminRoutes(m *http.ServeMux) {
 	m.HandleFunc("POST /standin/fault", s.setFault)
 	m.HandleFunc("POST /standin/restart", s.restart)
@@ -26,6 +27,7 @@ func (s *Server) adminRoutes(m *http.ServeMux) {
 	m.HandleFunc("POST /reset_prefix_cache", s.resetCache)
 	m.HandleFunc("GET /standin/state", s.showState)
 	m.HandleFunc("GET /standin/cache", s.showCache)
+	m.HandleFunc("POST /standin/kv", s.handKV)
 }
 
 func (s *Server) setFault(w http.ResponseWriter, r *http.Request) {
@@ -76,6 +78,7 @@ type State struct {
 	Replay   string        `json:"replay"`
 	Restarts int           `json:"restarts"`
 	Batches  uint64        `json:"batches"` // of this incarnation, first rank
+	Fetched  uint64        `json:"fetched"` // prompt tokens that came from other stand-ins
 	Stats    replica.Stats `json:"stats"`   // of the first rank
 	// Ranks are the counters of every rank, the first one's included.
 	Ranks []replica.Stats `json:"ranks"`
@@ -84,7 +87,7 @@ type State struct {
 // State reads the counters.
 func (s *Server) State() State {
 	s.mu.Lock()
-	st := State{Name: s.cfg.Name, Engine: s.cfg.Engine, Model: s.cfg.Model, Events: s.events, Replay: s.replay, Restarts: s.restarts}
+	st := State{Name: s.cfg.Name, Engine: s.cfg.Engine, Model: s.cfg.Model, Events: s.events, Replay: s.replay, Restarts: s.restarts, Fetched: s.fetched}
 	s.mu.Unlock()
 	for i, eng := range s.all() {
 		st.Ranks = append(st.Ranks, eng.stats())

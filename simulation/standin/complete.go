@@ -69,6 +69,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, b *body, chat boo
 	for _, g := range gens {
 		g.everyToken = b.Stream || v.cut
 	}
+	s.fetch(r.Context(), b, gens)
 	eng, err := s.rankOf(r)
 	if err == nil {
 		err = startAll(eng, gens)

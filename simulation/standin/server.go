@@ -28,6 +28,7 @@ type Server struct {
 	events    string       // bound endpoints of rank 0, kept over restarts
 	replay    string
 	restarts  int
+	fetched   uint64    // tokens
 	launched  time.Time // the start of the present process
 	closed    bool
 	done      chan struct{} // closed by Close

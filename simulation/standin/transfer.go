@@ -17,6 +17,8 @@ type transfer struct {
 	Host          *string  `json:"remote_host"`
 	Port          *int     `json:"remote_port"`
 	TPSize        int      `json:"tp_size,omitempty"`
+
+	Source *kvSource `json:"remote_kv_source,omitempty"`
 }
 
 // given is the number of prompt tokens a decode leg brings.
