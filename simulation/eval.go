@@ -43,7 +43,11 @@ type Config struct {
 	// replicas share a request is for Routing.Disagg to say. 0: none.
 	PrefillReplicas int
 	Away            []Away // replicas that are lost or added in mid-run, at least one is always there; not with PrefillReplicas
-	Prefill         bool   // prefill pool: nobody decodes, output is one token
+	// HostTokens of host memory keep what a replica computed beyond its KV cache;
+	// 0: none. Fetch: replicas fetch from each other's host memory.
+	HostTokens int
+	Fetch      bool
+	Prefill    bool // prefill pool: nobody decodes, output is one token
 	// Pin keeps a session, its subagents too, at the replica that its first
 	// request was sent to, whatever the policy would say later.
 	Pin     bool
@@ -129,6 +133,7 @@ type Report struct {
 	Reasons     map[policy.Reason]int `json:"reasons,omitempty"`
 	PerReplica  []int                 `json:"requests_per_replica"`
 	Shared      int                   `json:"shared_requests,omitempty"` // by a prefill and a decode replica
+	Fetched     int64                 `json:"fetched_tokens,omitempty"`  // from other replicas' host memory
 	Retried     int                   `json:"retried,omitempty"`         // sent again because their replica was lost
 	Stages      []StageReport         `json:"stages,omitempty"`          // those that are not for warming
 }
@@ -228,6 +233,8 @@ func (c *Config) check() error {
 	bad("prefill_replicas", c.PrefillReplicas >= 0 && c.PrefillReplicas < max(c.Replicas, 1), c.PrefillReplicas)
 	bad("peers", c.Peers >= 1 && c.Peers <= maxPeers, c.Peers)
 	bad("page", c.Page >= 1, c.Page)
+	bad("host_tokens", c.HostTokens == 0 || c.HostTokens >= c.Page && c.PrefillReplicas == 0, c.HostTokens)
+	bad("fetch", !c.Fetch || c.HostTokens > 0, c.Fetch)
 	bad("remember", c.Remember >= 0, c.Remember)
 	bad("match_pages", c.MatchPages >= 0, c.MatchPages)
 	bad("load_delay", seconds(c.LoadDelay), c.LoadDelay)

@@ -52,6 +52,7 @@ func (r *run) pass() {
 	}
 	r.engines[k] = engine
 	r.index.lose(k)
+	r.hosts.lose(k)
 	r.views.advance(now)
 	var again []int
 	for i := range r.jobs {
@@ -63,7 +64,7 @@ func (r *run) pass() {
 			r.books().firstToken(now, j)
 		}
 		r.books().finish(now, j)
-		j.first, j.cached, j.sent = 0, 0, false
+		j.first, j.cached, j.due, j.sent = 0, 0, 0, false
 		again = append(again, i)
 	}
 	for session, at := range r.pinned {

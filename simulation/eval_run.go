@@ -24,9 +24,12 @@ type job struct {
 	tokens        int64 // uncached tokens it expected
 	blocks        int64
 	cost          load.Cost
-	sent          bool   // to replica
-	looks         int    // at its decision, while it is held; 0: it is not
-	lead          *split // nil: one replica serves it
+	sent          bool    // to replica
+	source        int     // where it fetches from; -1: nowhere
+	due           float64 // when what it fetches is there
+	given         int     // tokens that are there then
+	looks         int     // at its decision, while it is held; 0: it is not
+	lead          *split  // nil: one replica serves it
 
 	first, done float64 // seconds; 0: not yet
 	cached      int     // tokens, as the engine counted
@@ -46,11 +49,13 @@ type run struct {
 	waiting  []int // closed loop: arrived, but too many in flight
 	flying   int
 	looks    fifo[look] // at held requests
+	moves    arrivals   // of what requests fetch
 	second   map[pick.Look]int
 	stage    int // of the workload's stages, the one that runs
 
 	views  *views
 	index  *index
+	hosts  *hosts // nil: replicas have no host memory
 	routed *routed
 	wire   *traffic
 	rates  []policy.Rates // per peer and replica, as believed at first
@@ -66,6 +71,7 @@ type run struct {
 
 	completed, failed int
 	remote            int // requests that two replicas shared
+	fetched           int64
 	last              float64
 	reasons           map[policy.Reason]int
 }
@@ -74,7 +80,7 @@ func newRun(cfg Config) (*run, error) {
 	r := &run{
 		cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x65766c)),
 		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
-		views: newViews(&cfg), index: newIndex(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg),
+		views: newViews(&cfg), index: newIndex(&cfg), hosts: newHosts(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg),
 		deep:   [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
 		pinned: make(map[int]int), reasons: make(map[policy.Reason]int), second: make(map[pick.Look]int),
 	}
@@ -169,6 +175,10 @@ func (r *run) play() error {
 				next, k = at, i
 			}
 		}
+		if r.moveBefore(next) {
+			r.moved(r.moves.pop())
+			continue
+		}
 		if r.looks.len() > 0 {
 			if at := r.looks.front().at; at <= next && at <= r.nextPassing() && (r.arrivals.len() == 0 || at <= r.arrivals.first()) {
 				r.lookAgain(at, r.looks.pop().job)
@@ -202,6 +212,7 @@ func (r *run) step(now float64, k int) {
 		return
 	}
 	r.index.tell(now, k, res.KV)
+	r.hosts.tell(now, k, res.KV)
 	r.wire.slot(now, k, res.KV)
 	finished := false
 	for i := range res.Tokens {
@@ -285,7 +296,7 @@ func (r *run) arrive(now float64, i int) {
 // start brings a request to a peer, which decides at once.
 func (r *run) start(now float64, i int) {
 	j := &r.jobs[i]
-	j.arrived = now
+	j.arrived, j.source = now, -1
 	j.peer = r.rnd.IntN(r.cfg.Peers)
 	j.keys = j.req.AppendKeys(nil, r.cfg.Page)
 	r.flying++
@@ -308,7 +319,8 @@ func (r *run) place(now float64, i int) {
 		return
 	}
 	j.replica, j.prefill, j.predicted = d.Pos, d.Prefill, d.Predicted
-	j.tokens = int64(j.req.Tokens - d.Matched)
+	j.tokens = int64(j.req.Tokens - d.Matched - d.Fetched)
+	j.source = r.source(now, j.peer, &d, r.candidate(j.replica))
 	if !r.hold(now, i, &d) {
 		r.submit(now, i, 0)
 	}
@@ -319,18 +331,13 @@ func (r *run) place(now float64, i int) {
 func (r *run) submit(now float64, i, given int) {
 	j := &r.jobs[i]
 	j.blocks = int64((j.req.Tokens + 15) / 16)
-	err := r.engines[j.replica].Submit(now, replica.Request{
-		ID: uint64(i), Prompt: j.req.Tokens, Output: r.output(j), Keys: j.keys, Given: given,
-	})
-	if err != nil { // it can never fit
-		if j.looks > 0 {
-			r.views.peers[j.peer].loads.Remove(&j.cost, 0, 0)
-			r.views.tell(now, j.peer, 1)
+	if r.shared == nil {
+		if j.due, given = r.bring(now, j); j.due > now {
+			j.given = given
+			r.moves.push(arrival{at: j.due, job: i})
 		}
-		r.failed++
-		r.flying--
-		j.replica = -1
-		r.release(now, j)
+	}
+	if !(j.due > now) && !r.enter(now, i, given) {
 		return
 	}
 	j.sent = true
@@ -414,5 +421,6 @@ func (r *run) gather(now float64, j *job) {
 			Held: int64(r.index.held[k] * r.cfg.Page), Weight: 1,
 		})
 	}
+	r.know(now, j.peer, keys, j.req.Tokens)
 	r.views.fill(now, j.peer, &r.cfg, r.cands)
 }

@@ -24,6 +24,8 @@ type Entry struct {
 	rates  policy.Calibrator
 	prompt uint64 // tokens of answers through this peer
 	cached uint64
+
+	handsUntil int64 // ms; it hands tokens to other replicas until then
 }
 
 // youngDispatch is an own dispatch that others may not have heard of.

@@ -233,6 +233,32 @@ func (t *Table) Learn(id crdt.StreamID, s policy.Sample) {
 	e.rates = e.rates.FirstToken(s)
 }
 
+// HandOut notes that a replica hands tokens to another one for so many seconds,
+// after those that it was told to hand out before.
+func (t *Table) HandOut(id crdt.StreamID, seconds float64, nowMs int64) {
+	if !(seconds > 0 && seconds < maxHandOut) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entryLocked(id)
+	e.handsUntil = max(e.handsUntil, nowMs) + int64(1000*seconds)
+}
+
+// maxHandOut bounds what one fetch is believed to take, in seconds.
+const maxHandOut = 60
+
+// HandOuts appends for how many more seconds each replica hands out what this
+// peer had fetched from it. O(entries).
+func (t *Table) HandOuts(dst []float64, entries []*Entry, nowMs int64) []float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range entries {
+		dst = append(dst, float64(max(0, e.handsUntil-nowMs))/1000)
+	}
+	return dst
+}
+
 // LearnFetch feeds how a decision ended by which the replica was to fetch a part
 // of the prompt: whether it got that, and if so, after how many seconds its first
 // token was seen.

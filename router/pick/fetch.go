@@ -10,17 +10,21 @@ import (
 const NoFetch = -1
 
 // Fetchable fills in how many tokens each candidate can fetch: the most that one
-// of the others can hand out, and no more than an engine takes from a cache.
-// hands[c.Index] is what replica c can hand out, NoFetch if it takes no part.
+// of the others can hand out, and no more than an engine takes from a cache; and
+// for how long the least busy of those is still handing out. hands[c.Index] is
+// what replica c can hand out, NoFetch if it takes no part; busy its seconds.
 // The replicas handing out need not be candidates: a full one has time for it.
 // O(candidates + hands).
-func Fetchable(cands []policy.Candidate, hands []int, most int) {
+func Fetchable(cands []policy.Candidate, hands []int, busy []float64, most int) {
 	first, second := NoFetch, NoFetch // the deepest, and the next one
-	for i, h := range hands {
+	better := func(i, than int) bool {
+		return than < 0 || hands[i] > hands[than] || hands[i] == hands[than] && busy[i] < busy[than]
+	}
+	for i := range hands {
 		switch {
-		case first < 0 || h > hands[first]:
+		case better(i, first):
 			first, second = i, first
-		case second < 0 || h > hands[second]:
+		case better(i, second):
 			second = i
 		}
 	}
@@ -33,22 +37,26 @@ func Fetchable(cands []policy.Candidate, hands []int, most int) {
 		if c.Index == first {
 			from = second
 		}
-		if from >= 0 {
-			c.Fetch = max(0, min(hands[from], most))
+		if from >= 0 && hands[from] > 0 {
+			c.Fetch, c.FetchWait = min(hands[from], most), busy[from]
 		}
 	}
 }
 
-// Source draws the replica that a winner should fetch from: any of those that
-// hold as much of the prompt as the decision counts on, so that a prefix that
-// many hold is not always fetched from the same one. -1: it fetches nothing.
-func Source(hands []int, winner int, d *policy.Decision, rnd *rand.Rand) int {
+// Source is the replica that a winner should fetch from: of those that hold as
+// much of the prompt as the decision counts on the one that is least busy handing
+// out, any of them where several are. -1: it fetches nothing.
+func Source(hands []int, busy []float64, winner int, d *policy.Decision, rnd *rand.Rand) int {
 	source, n := -1, 0
 	if d.FetchTo == 0 {
 		return source
 	}
 	for i, h := range hands {
-		if i == winner || h < d.FetchTo {
+		switch {
+		case i == winner || h < d.FetchTo || source >= 0 && busy[i] > busy[source]:
+			continue
+		case source < 0 || busy[i] < busy[source]:
+			source, n = i, 1
 			continue
 		}
 		if n++; rnd.IntN(n) == 0 {

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -64,6 +65,7 @@ type Scratch struct {
 	depth index.Depth
 	sent  []load.Sent
 	hands []int // of the set; empty if nobody fetches
+	busy  []float64
 }
 
 // Match looks a prompt up for all replicas at once. What this peer dispatched
@@ -119,7 +121,8 @@ func (k *Picker) Gather(s *Scratch, set *Set, weights []float64, p *Prompt, shar
 		}
 	}
 	if len(s.hands) == n && p.Chain.Exact && !p.Uncached {
-		Fetchable(s.Cands, s.hands, p.Tokens-1)
+		s.busy = k.loads.HandOuts(s.busy[:0], set.Entries, nowMs)
+		Fetchable(s.Cands, s.hands, s.busy, p.Tokens-1)
 	}
 	k.loads.Snapshot(s.Cands, set.Entries, nowMs, s.View.AgeMs)
 }
@@ -139,7 +142,7 @@ func (s *Scratch) Source(d *policy.Decision) int {
 	if d.Pos < 0 {
 		return -1
 	}
-	return Source(s.hands, s.Cands[d.Pos].Index, d, s.View.Rand)
+	return Source(s.hands, s.busy, s.Cands[d.Pos].Index, d, s.View.Rand)
 }
 
 // WithCapacity drops the candidates whose replicas are full.
@@ -197,6 +200,14 @@ func (k *Picker) Again(s *Scratch, pol policy.Policy, at int, c *load.Cost) (pol
 		return d, LookStayed
 	}
 	return d, LookMoved
+}
+
+// HandOut follows a decision whose winner fetches from a replica: that one is
+// busy for the time of it.
+func (k *Picker) HandOut(s *Scratch, source crdt.StreamID, d *policy.Decision, nowMs int64) {
+	if d.Fetched > 0 {
+		k.loads.HandOut(source, d.Moving-s.Cands[d.Pos].FetchWait, nowMs)
+	}
 }
 
 // BookSecond counts a request in at the second of its two replicas, where the

@@ -26,6 +26,9 @@ func (q *query) fetch(c *Candidate, rates *Rates, matched int, own, wait float64
 	}
 	f := fetched{tokens: more, prefill: rates.prefill(tokens-matched-more, tokens)}
 	f.moving = factor * (q.cfg.Tiers.Ask + q.cfg.Tiers.Peer*float64(more))
+	if c.FetchWait > 0 {
+		f.moving += c.FetchWait * float64(max(1, min(q.view.Peers, q.cfg.TTFT.YoungCap))) // others do the same, unseen
+	}
 	f.late = max(f.moving-wait, 0)
 	if !(f.late+f.prefill < own) {
 		return none

@@ -39,6 +39,9 @@ type Candidate struct {
 	Predicted int // tokens expected on the GPU (own and others' dispatches)
 	Suspect   int // of GPU: tokens that only suspect facts vouch for
 	Fetch     int // tokens that it can fetch from another replica; 0: it cannot, or nobody has any
+	// FetchWait is how many seconds that replica is still busy handing tokens to
+	// others, as far as this peer knows.
+	FetchWait float64
 
 	// Load, summed over peers (own requests included).
 	Waiting    int     // requests without a first token

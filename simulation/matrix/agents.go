@@ -19,6 +19,8 @@ const (
 	byFleet = "agents, by fleet"
 	byBurst = "bursts"
 	byAway  = "agents, a replica lost and one added"
+	byFork  = "forks, KV from the replica where they began"
+	byHost  = "agents, KV from each other's host memory"
 )
 
 // The lines besides the policies' own names.
@@ -26,6 +28,7 @@ const (
 	lineKnowing = "ttft, one router"      // that knows all at once
 	linePinned  = "session, least loaded" // a session stays where its first request went
 	lineSession = "session hash"
+	lineCompute = "ttft, nothing fetched"
 )
 
 // agentLines are the rows of every cell, ours first.
@@ -49,6 +52,7 @@ func PlanAgents(o Options) ([]Cell, error) { return o.plan((*planner).agents) }
 
 func (p *planner) agents() {
 	p.bursts()
+	p.forks()
 	base := p.agentFleet(8, 8)
 	if p.err != nil {
 		return
@@ -67,6 +71,10 @@ func (p *planner) agents() {
 		last = cfg.KVTokens
 		p.rivals(byCache, 100*share, cfg, agentLines)
 	}
+	hosted := half
+	hosted.KVTokens = room(.5)
+	hosted.HostTokens, hosted.Fetch = 2*hosted.KVTokens, true
+	p.rivals(byHost, 0, hosted, fetchLines)
 	for _, load := range []float64{.5, .85, .95} {
 		cfg := base.at(load)
 		cfg.KVTokens = room(3)
@@ -152,6 +160,8 @@ func (p *planner) rivals(experiment string, x float64, cfg simulation.Config, li
 			c.Policy, c.Peers, c.LoadDelay, c.DispatchDelay, c.IndexDelay = policy.Default, 1, 0, 0, 0
 		case linePinned:
 			c.Policy, c.Pin = "least_loaded", true
+		case lineCompute:
+			c.Policy, c.Fetch = policy.Default, false
 		case lineSession:
 			routing := policy.DefaultConfig()
 			routing.Hash.LoadFactor = 1000 // unbounded
@@ -192,6 +202,32 @@ func (p *planner) bursts() {
 		cfg.Peers = b.peers
 		w.Name = fmt.Sprintf("%s, %d peers", w.Name, b.peers)
 		p.rivals(byBurst, 0, cfg, []string{policy.Default, lineKnowing, "sticky", "cost", "least_loaded", "random", simulation.Pooled})
+	}
+}
+
+// fetchLines are the rows where replicas fetch from each other: whatever policy
+// chooses, who lacks much is told whom to fetch from.
+var fetchLines = []string{policy.Default, lineCompute, linePinned, lineSession, "sticky", "cost", "least_loaded", simulation.Pooled}
+
+// forks sends sessions of 40 k tokens that fork into 43 subagents (llm-d's
+// published case) to a fleet that is idle but for them, at several speeds of the
+// link of whoever hands out.
+func (p *planner) forks() {
+	for _, perToken := range []float64{1e-5, 5e-6, 1.5e-6} {
+		w, err := workload.Bursts(workload.Burst{
+			Size: 43, Within: .001, Bursts: max(int(16*p.o.Share), 2), Gap: 30, Head: 40_000, Own: 500, Output: 64,
+			Warm: true, Replicas: 8, Seed: p.seed,
+		})
+		p.fail("forks", err)
+		if p.err != nil {
+			return
+		}
+		w.Name = fmt.Sprintf("43 subagents of 40 k tokens, %g us to fetch a token", 1e6*perToken)
+		cfg := p.config(w, policy.Default)
+		routing := policy.DefaultConfig()
+		routing.Tiers.Peer = perToken
+		cfg.Peers, cfg.HostTokens, cfg.Fetch, cfg.Routing = 4, 2_000_000, true, &routing
+		p.rivals(byFork, 0, cfg, slices.DeleteFunc(slices.Clone(fetchLines), func(line string) bool { return line == linePinned || line == lineSession }))
 	}
 }
 
@@ -336,6 +372,12 @@ func agentTitle(r *Result) string {
 		return fmt.Sprintf("%s: load %.2f, caches of three times the live sessions at .7, %d replicas, 8 peers", r.Group, r.X/100, r.Report.Replicas)
 	case byFleet:
 		return fmt.Sprintf("%s: %d replicas, %d peers, load .7, caches of three times the live sessions", r.Group, int(r.X)/1000, int(r.X)%1000)
+	}
+	switch r.Experiment {
+	case byFork:
+		return "forks: " + r.Group + ", 8 replicas, 4 peers"
+	case byHost:
+		return fmt.Sprintf("%s: caches hold half the live sessions' tokens, host memory twice as much, load .7, %d replicas, 8 peers; fetched from each other", r.Group, r.Report.Replicas)
 	}
 	if r.Experiment == byAway {
 		return fmt.Sprintf("%s: one of %d replicas killed after 40 %% of the arrivals, an empty one added after 60 %%, load .7, 8 peers, caches of three times the live sessions", r.Group, r.Report.Replicas)
