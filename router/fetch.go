@@ -93,7 +93,7 @@ func (p *requestPath) learnFetch(t *ticket, res *proxy.Result) {
 		return
 	}
 	how := fetchUnknown
-	if u := &res.Usage; u.Known && u.CachedKnown {
+	if u := &res.Usage; u.Known && (u.CachedKnown || t.replica.Reports()) { // vLLM does not say 0
 		d := &t.fetch.decided
 		got := 2*u.Cached >= t.fetch.sure+d.FetchTo
 		if how = fetchComputed; got {

@@ -47,6 +47,7 @@ func TestVLLM(t *testing.T) {
 	t.Run("answers", w.answers)
 	t.Run("facts", w.facts)
 	t.Run("disconnects", w.disconnects)
+	t.Run("sources", w.sources)
 	if !testing.Short() {
 		t.Run("ttft", w.ttft)
 		t.Run("restart", w.restart)
