@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -301,5 +302,24 @@ func TestADispatchIsYoungUntilItsFirstToken(t *testing.T) {
 	b.Done(costs[0], time.Second, 0, 0)
 	if c := filled(b, id, 1_500, 1_000); c.YoungCount != 1 || c.YoungPrefill != 4 {
 		t.Errorf("%d young dispatches of %v s", c.YoungCount, c.YoungPrefill)
+	}
+}
+
+// What a replica hands to others takes its time one after the other, and is over
+// some day.
+func TestHandOutsAddUp(t *testing.T) {
+	x := newTable(1)
+	entries := []*Entry{x.Entry("a"), x.Entry("b")}
+	x.HandOut("a", .5, 1000)
+	x.HandOut("a", .25, 1100)
+	x.HandOut("a", math.NaN(), 1100)
+	x.HandOut("a", 1e9, 1100)
+	for _, c := range []struct {
+		nowMs int64
+		want  float64
+	}{{1100, .65}, {1700, .05}, {9000, 0}} {
+		if got := x.HandOuts(nil, entries, c.nowMs); math.Abs(got[0]-c.want) > 1e-9 || got[1] != 0 {
+			t.Errorf("at %d ms: busy for %v s, want %v and 0", c.nowMs, got, c.want)
+		}
 	}
 }

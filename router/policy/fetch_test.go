@@ -60,6 +60,21 @@ func TestWhatIsOnlyExpectedIsFetchedIfItIsNotThere(t *testing.T) {
 	}
 }
 
+// A source that hands out to others is waited for, and for as many more as other
+// peers may have sent there unseen.
+func TestABusySourceIsWaitedFor(t *testing.T) {
+	p := mustNew(t, "ttft", nil)
+	cands := idle(1)
+	cands[0].Fetch, cands[0].FetchWait = 20_000, .2
+	req, view := &Request{Tokens: 20_100}, quiet(1)
+	if d := p.Decide(req, view, cands, nil); math.Abs(d.Moving-(.05+.2+.2)) > 1e-9 || d.Fetched != 20_000 {
+		t.Errorf("%+v, want .45 s of moving, .2 of them for the source", d)
+	}
+	if view.Peers = 8; p.Decide(req, view, cands, nil).Fetched != 0 {
+		t.Error("fetched from a source that eight peers may have sent others to")
+	}
+}
+
 // What moves while the request waits costs nothing.
 func TestAFetchBehindAQueueCostsNoTime(t *testing.T) {
 	p := mustNew(t, "ttft", nil)
