@@ -11,6 +11,7 @@ import (
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/workingset"
 )
 
 // AdmissionConfig says when requests wait here rather than at the engines, and
@@ -22,6 +23,7 @@ type AdmissionConfig struct {
 	ReplicaLimit   int            `yaml:"replica_limit" doc:"requests in flight at one replica, of all peers together, that make it full; every peer may have its part of them; 0 = no limit"`
 	EngineQueue    int            `yaml:"engine_queue" doc:"a replica is full while its engine reports so many requests waiting; 0 = not looked at"`
 	KVLoad         float64        `yaml:"kv_load" doc:"a replica is full when the tokens in flight there reach this multiple of the KV capacity it reports; shared prefixes count once a request; 0 = not looked at"`
+	WorkingSet     float64        `yaml:"working_set" doc:"new conversations wait while the tokens used within three minutes exceed this share of the replicas' KV caches, so that those under way stay cached; more than 1 where host memory keeps what the GPUs drop; 0 = none waits"`
 	Classes        int            `yaml:"classes" doc:"priority classes; 0 goes first, strictly, but for one request in sixteen"`
 	DefaultClass   int            `yaml:"default_class" doc:"class of requests that name none"`
 	PriorityHeader string         `yaml:"priority_header" doc:"request header with a class, clamped; empty: none is read"`
@@ -44,6 +46,9 @@ func (c *AdmissionConfig) validate() error {
 	}
 	if !(c.KVLoad >= 0 && c.KVLoad <= 1000) {
 		bad("kv_load", "%v is not from 0 to 1000", c.KVLoad)
+	}
+	if !(c.WorkingSet >= 0 && c.WorkingSet <= 1000) {
+		bad("working_set", "%v is not from 0 to 1000", c.WorkingSet)
 	}
 	if c.Classes < 1 || c.Classes > maxClasses {
 		bad("classes", "%d is not from 1 to %d", c.Classes, maxClasses)
@@ -77,6 +82,7 @@ type capacity struct {
 	picker  *pick.Picker
 	view    *meshView
 	metrics *metrics
+	used    *workingset.Set
 }
 
 // limit is the capacity limit of a replica as this peer sees it now.
@@ -126,10 +132,7 @@ func (c *capacity) headroom(model string) int {
 	now := time.Now()
 	limit, sum, some := c.limit(now), 0, false
 	for _, r := range c.fleet.List() {
-		if r.Spec.Kind != fleet.KindReplica || r.Spec.Role == "prefill" && c.rules.config().Routing.Disagg.On() || !r.Up() || c.loads.Draining(r.Stream) {
-			continue
-		}
-		if _, ok := r.Serves(model); ok || model == "" {
+		if c.takes(r, model) {
 			some = true
 			sum += c.loads.Headroom(r.Stream, limit, c.clock.ms(now))
 		}
@@ -138,6 +141,15 @@ func (c *capacity) headroom(model string) int {
 		return math.MaxInt
 	}
 	return sum
+}
+
+// takes reports whether a replica takes requests of a model now; "" is any.
+func (c *capacity) takes(r *fleet.Replica, model string) bool {
+	if r.Spec.Kind != fleet.KindReplica || r.Spec.Role == "prefill" && c.rules.config().Routing.Disagg.On() || !r.Up() || c.loads.Draining(r.Stream) {
+		return false
+	}
+	_, ok := r.Serves(model)
+	return ok || model == ""
 }
 
 // waited counts a request that could not be dispatched at once.
@@ -159,6 +171,7 @@ func (rep *report) queueStatus() *console.Queue {
 		q.Outcomes[string(how)] = counterValue(rep.metrics.waits.WithLabelValues(string(how)))
 	}
 	q.WaitMs = quantiles(rep.metrics.queueWait)
+	q.WorkingSet = rep.path.capacity.workingSet(time.Now())
 	return q
 }
 

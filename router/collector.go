@@ -18,7 +18,7 @@ import (
 type collector struct {
 	peer *Peer
 
-	inflight, up, events, parked                *prometheus.Desc
+	inflight, up, events, parked, inUse         *prometheus.Desc
 	facts, bytes, predicted, quarantined        *prometheus.Desc
 	used, memory, full, fullTotal               *prometheus.Desc
 	suspect, divergent, viewAge, ready, drained *prometheus.Desc
@@ -41,6 +41,7 @@ func newCollector(p *Peer) *collector {
 		up:           d("replica_up", "1 if the replica may get requests.", "replica"),
 		events:       d("replica_events", "1 if this peer hears the events of a replica, 0 if it cannot; absent where it does not follow them.", "replica"),
 		parked:       d("replica_draining", "1 if an operator drained the replica: no new requests while another one can take them.", "replica"),
+		inUse:        d("working_set_tokens", "Tokens of prompts whose last use within three minutes was at a replica. More than its KV cache holds: conversations evict each other.", "replica"),
 		facts:        d("tree_facts", "Confirmed facts in the shared tree."),
 		bytes:        d("tree_bytes", "Bytes of the trees."),
 		predicted:    d("predicted_facts", "Predicted blocks."),
@@ -92,6 +93,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		unfit, _ := r.Unfit()
 		gauge(c.up, oneIf(r.Up() && unfit == ""), r.Name())
 		gauge(c.parked, oneIf(p.loads.Draining(r.Stream)), r.Name())
+		gauge(c.inUse, float64(p.used.Tokens(r.Stream, p.clock.ms(time.Now()))), r.Name())
 		if st, ok := p.ingest.told(r.Stream); ok {
 			if heard, known := p.ingest.hears(r.Stream, &st); known {
 				gauge(c.events, oneIf(heard), r.Name())

@@ -32,6 +32,7 @@ import (
 	"github.com/banyan-llm/banyan/router/requests"
 	"github.com/banyan-llm/banyan/router/token"
 	"github.com/banyan-llm/banyan/router/tracing"
+	"github.com/banyan-llm/banyan/router/workingset"
 )
 
 // Options are what a Peer gets from its process rather than its configuration.
@@ -64,6 +65,7 @@ type Peer struct {
 	rules   *inForce
 	metrics *metrics
 
+	used    *workingset.Set
 	index   *index.Index
 	loads   *load.Table
 	fleet   *fleet.Fleet
@@ -160,10 +162,14 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 
 		SlowStart: cfg.Discovery.SlowStart,
 	})
+	p.used = workingset.New(cfg.Grid)
 	bounds := &ceilings{rules: p.rules, loads: p.loads, fleet: p.fleet, log: p.log}
 	p.index = index.New(index.Config{
 		Facts: bounds.factsLimit, Memory: treeMemory(cfg.Limits.Memory, processMemory()),
 		Hasher: hasher, Grid: cfg.Grid, Predictions: cfg.Limits.Predictions,
+		Used: func(at crdt.StreamID, blocks []uint64, atMs int64) {
+			p.used.Use(at, blocks, atMs, p.clock.ms(time.Now()))
+		},
 	})
 	bounds.index = p.index
 	keys := &prompts{fleet: p.fleet, metrics: p.metrics, log: p.log}
@@ -254,7 +260,7 @@ func (p *Peer) composePath(keys *prompts, serving *directory) {
 	p.path = &requestPath{
 		rules: p.rules, clock: p.clock, prompts: keys, directory: serving, picker: picker, view: view, index: p.index, loads: p.loads,
 		tokens: p.tokens, mesh: p.mesh, metrics: p.metrics, usage: p.metrics.usage, console: p.front.console, health: &health{fleet: p.fleet, log: p.log},
-		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: view, metrics: p.metrics},
+		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: view, metrics: p.metrics, used: p.used},
 		pairs: &pairs{
 			rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log,
 			tracing: p.tracing, transport: proxy.NewTransport(),
@@ -337,7 +343,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 	cfg := proxy.Config{
 		MintID: p.journal.mintID, Began: p.journal.began, Ended: p.journal.ended,
 		Peer: p.name, Pick: p.path.Pick, FirstToken: p.path.FirstToken, Done: p.path.Done,
-		Room: p.path.capacity.headroom, Serves: p.path.directory.serves, Waited: p.path.capacity.waited, Hedge: p.rules.config().Hedge.proxy(), Admission: p.rules.config().Admission.proxy(),
+		Room: p.path.capacity.headroom, RoomToBegin: p.path.capacity.roomToBegin, Serves: p.path.directory.serves, Waited: p.path.capacity.waited, Hedge: p.rules.config().Hedge.proxy(), Admission: p.rules.config().Admission.proxy(),
 		Transport: p.path.pairs.transport,
 		Models:    p.path.directory.models, Draining: p.readiness.draining.Load,
 		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },

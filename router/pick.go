@@ -134,6 +134,9 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	if err := p.capacity.hasCapacity(s, call, begin); err != nil {
 		return nil, err
 	}
+	if p.capacity.mustWait(&s.prompt, call, begin) {
+		return nil, proxy.ErrCrowded
+	}
 	req := p.picker.Ask(&s.Scratch, &s.prompt, p.session(call))
 	if p.rules.config().Routing.Disagg.On() {
 		return p.pickSplit(ctx, call, s, pr, pol, req, view, begin)

@@ -80,6 +80,7 @@ func (rep *report) statusWith(prefixes []console.Prefix) *console.Status {
 	s.Keys = rep.path.prompts.keyStatus(rep.tokens.Modes())
 	s.Problems = append(s.Problems, keyProblems(s.Keys)...)
 	s.Notes = append(s.Notes, notes(s)...)
+	s.Notes = append(s.Notes, crowdedNotes(s.Queue.WorkingSet)...)
 	s.Judge()
 	return s
 }

@@ -47,6 +47,9 @@ type Config struct {
 	// 0: none. Fetch: replicas fetch from each other's host memory.
 	HostTokens int
 	Fetch      bool
+	// WorkingSet is admission.working_set: new conversations wait while more than
+	// this share of the caches is in use; 0: none waits.
+	WorkingSet float64
 	Prefill    bool // prefill pool: nobody decodes, output is one token
 	// Pin keeps a session, its subagents too, at the replica that its first
 	// request was sent to, whatever the policy would say later.
@@ -118,9 +121,10 @@ type Report struct {
 	Told            string  `json:"told,omitempty"` // what reading changed of the trace
 
 	// Of workloads with sessions. A fork is the first request of a subagent.
-	Turns      Spread  `json:"turns_ttft_ms"`            // all requests but forks
-	Forks      Spread  `json:"forks_ttft_ms"`            // zero if there are none
-	SessionE2E float64 `json:"session_mean_s"`           // from a session's first request to its last answer, its subagents' too
+	Turns      Spread  `json:"turns_ttft_ms"`  // all requests but forks
+	Forks      Spread  `json:"forks_ttft_ms"`  // zero if there are none
+	SessionE2E float64 `json:"session_mean_s"` // from a session's first request to its last answer, its subagents' too
+	Waited     int     `json:"conversations_that_waited,omitempty"`
 	Again      int64   `json:"computed_again_tokens"`    // prompt tokens computed beyond what an endless cache would leave
 	LiveTokens float64 `json:"live_session_tokens_mean"` // tokens of the sessions under way, beginnings that all share not counted
 
@@ -235,6 +239,7 @@ func (c *Config) check() error {
 	bad("page", c.Page >= 1, c.Page)
 	bad("host_tokens", c.HostTokens == 0 || c.HostTokens >= c.Page && c.PrefillReplicas == 0, c.HostTokens)
 	bad("fetch", !c.Fetch || c.HostTokens > 0, c.Fetch)
+	bad("working_set", c.WorkingSet >= 0 && c.WorkingSet < 1000, c.WorkingSet)
 	bad("remember", c.Remember >= 0, c.Remember)
 	bad("match_pages", c.MatchPages >= 0, c.MatchPages)
 	bad("load_delay", seconds(c.LoadDelay), c.LoadDelay)

@@ -31,13 +31,16 @@ func (r *run) report() Report {
 		}
 		rep.Completed++
 		rep.PerReplica[j.replica]++
-		start, end = math.Min(start, j.arrived), math.Max(end, j.done)
+		start, end = math.Min(start, j.came()), math.Max(end, j.done)
 		t.add(j, r)
 	}
 	if rep.Seconds = end - start; rep.Completed == 0 {
 		rep.Seconds = 0
 	}
 	t.fill(&rep)
+	if r.working != nil {
+		rep.Waited = r.working.waits
+	}
 	rep.Again = int64(float64(t.prompt)*rep.IdealHitRatio) - int64(t.cached)
 	r.reportSessions(&rep)
 	r.reportStages(&rep)
@@ -73,9 +76,9 @@ func (r *run) reportStages(rep *Report) {
 				continue
 			}
 			st.Completed++
-			ttft = append(ttft, j.first-j.arrived)
+			ttft = append(ttft, j.first-j.came())
 			output += r.output(j)
-			first, last = math.Min(first, j.arrived), math.Max(last, j.done)
+			first, last = math.Min(first, j.came()), math.Max(last, j.done)
 		}
 		st.TTFT = spread(ttft)
 		if last > first {
@@ -120,8 +123,8 @@ func (t *tally) add(j *job, r *run) {
 		t.work = make([]float64, r.cfg.Replicas)
 		t.before = make(map[int]*job)
 	}
-	t.ttft = append(t.ttft, j.first-j.arrived)
-	t.e2e += j.done - j.arrived
+	t.ttft = append(t.ttft, j.first-j.came())
+	t.e2e += j.done - j.came()
 	if n := r.output(j) - 1; n > 0 {
 		t.tpot = append(t.tpot, (j.done-j.first)/float64(n))
 	}

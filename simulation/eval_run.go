@@ -19,6 +19,7 @@ type job struct {
 
 	peer, replica int
 	arrived       float64
+	waited        float64 // seconds before that, for room
 	prefill       float64 // seconds the decision expected
 	predicted     float64
 	tokens        int64 // uncached tokens it expected
@@ -35,6 +36,9 @@ type job struct {
 	cached      int     // tokens, as the engine counted
 }
 
+// came is when the request came, before it waited for room.
+func (j *job) came() float64 { return j.arrived - j.waited }
+
 // run is one evaluation in progress.
 type run struct {
 	cfg     Config
@@ -49,6 +53,7 @@ type run struct {
 	waiting  []int // closed loop: arrived, but too many in flight
 	flying   int
 	looks    fifo[look] // at held requests
+	working  *working   // nil: no conversation waits
 	moves    arrivals   // of what requests fetch
 	second   map[pick.Look]int
 	stage    int // of the workload's stages, the one that runs
@@ -97,6 +102,7 @@ func newRun(cfg Config) (*run, error) {
 		}
 		r.policy = p
 	}
+	r.working = newWorking(&r.cfg)
 	r.plan()
 	for k := range cfg.Replicas {
 		engine, err := r.newEngine(k)
@@ -281,6 +287,10 @@ func (r *run) release(now float64, j *job) {
 }
 
 func (r *run) arrive(now float64, i int) {
+	if i == wake {
+		r.wake(now)
+		return
+	}
 	if lead := r.jobs[i].lead; lead != nil && lead.handed {
 		r.decodeLeg(now, i)
 		return
@@ -300,7 +310,9 @@ func (r *run) start(now float64, i int) {
 	j.peer = r.rnd.IntN(r.cfg.Peers)
 	j.keys = j.req.AppendKeys(nil, r.cfg.Page)
 	r.flying++
-	r.place(now, i)
+	if !r.waits(now, i) {
+		r.place(now, i)
+	}
 }
 
 // place finds a replica for a request that its peer has.
@@ -349,6 +361,7 @@ func (r *run) submit(now float64, i, given int) {
 		keys := r.prompt(j)
 		r.index.predict(now, j.peer, j.replica, keys)
 		r.routed.send(j.peer, j.replica, keys)
+		r.use(now, j)
 		if r.cfg.PredictFor > 0 {
 			r.wire.predict(now, j.peer, j.req.Tokens)
 		}

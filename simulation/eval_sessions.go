@@ -22,21 +22,21 @@ func (r *run) reportSessions(rep *Report) {
 			continue
 		}
 		if fork := j.req.Lineage > 0 && j.req.Turn == 0; fork {
-			forks = append(forks, j.first-j.arrived)
+			forks = append(forks, j.first-j.came())
 			if j.req.After >= 0 {
 				base[j.req.Session] = own(r.jobs[j.req.After].req)
 			}
 		} else {
-			turns = append(turns, j.first-j.arrived)
+			turns = append(turns, j.first-j.came())
 		}
 		f, ok := families[j.req.Family()]
 		if !ok {
 			f = life{math.Inf(1), 0}
 		}
-		families[j.req.Family()] = life{math.Min(f.from, j.arrived), math.Max(f.to, j.done)}
-		lived += float64(own(j.req)-base[j.req.Session]) * (j.done - j.arrived)
-		if last := before[j.req.Session]; last != nil && j.arrived > last.done {
-			lived += float64(own(last.req)-base[j.req.Session]) * (j.arrived - last.done)
+		families[j.req.Family()] = life{math.Min(f.from, j.came()), math.Max(f.to, j.done)}
+		lived += float64(own(j.req)-base[j.req.Session]) * (j.done - j.came())
+		if last := before[j.req.Session]; last != nil && j.came() > last.done {
+			lived += float64(own(last.req)-base[j.req.Session]) * (j.came() - last.done)
 		}
 		before[j.req.Session] = j
 	}

@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"router/policy":          {"radix"},
 	"router/load":            {"crdt", "router/policy"},
 	"router/pick":            {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load"},
+	"router/workingset":      {"crdt", "radix"},
 	"router/ingest":          {"crdt", "gossip", "router/index"},
 	"router/kvevents":        {"crdt", "radix", "router/kvevents/follow", "router/kvevents/zmtp"},
 	"router/kvevents/follow": {"crdt"},
@@ -42,10 +43,10 @@ var allowed = map[string][]string{
 	"router/access":          {"router/openai", "router/proxy"},
 	"router/console":         {"router/requests"},
 	"router": {
-		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/kvevents", "router/kvevents/follow",
+		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/workingset", "router/ingest", "router/kvevents", "router/kvevents/follow",
 		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing", "router/requests", "router/access", "deploy",
 	},
-	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/fleet", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
+	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/admission", "router/workingset", "router/ingest", "router/fleet", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
 	"simulation/workload": {},
 	"simulation/chart":    {},
@@ -58,7 +59,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/admission", "simulation/replica"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/admission", "router/workingset", "simulation/replica"}
 
 type listed struct {
 	ImportPath string

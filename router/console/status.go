@@ -204,8 +204,19 @@ type Queue struct {
 	ReplicaLimit int               `json:"replica_limit"` // what makes a replica full; 0: not looked at
 	EngineQueue  int               `json:"engine_queue"`
 	KVLoad       float64           `json:"kv_load"`
+	WorkingSet   *WorkingSet       `json:"working_set,omitempty"`
 	Outcomes     map[string]uint64 `json:"outcomes"` // of requests that could not be dispatched at once
 	WaitMs       Quantiles         `json:"wait_ms"`
+}
+
+// WorkingSet is what prompts used lately of all caches.
+type WorkingSet struct {
+	UsedTokens  int64   `json:"used_tokens"`  // within Seconds
+	CacheTokens int64   `json:"cache_tokens"` // KV caches of the replicas that tell
+	Seconds     int     `json:"seconds"`
+	Share       float64 `json:"share"`          // of the caches, beyond which new conversations wait; 0: none waits
+	Again       float64 `json:"used_again"`     // share of the uses that found their block in use, 0-1
+	Unknown     int     `json:"unknown_caches"` // replicas whose engine does not tell its size
 }
 
 // Refused is the number of requests that were not let in.

@@ -177,6 +177,7 @@ func (x *Index) guessed(id crdt.StreamID, c *Chain, n int, nowMs, ttl int64) {
 	if x.mute {
 		return
 	}
+	x.tellUse(id, p.Keys, nowMs)
 	g := x.guess
 	p.Time = nowMs + x.ahead
 	g.join([]crdt.Prediction{p}, nowMs)
@@ -212,6 +213,9 @@ func (x *Index) JoinPredictions(ps []crdt.Prediction, nowMs int64) (rejected int
 		x.locked(func() {
 			x.held += keys
 			rejected += x.guess.join(ps[:n], nowMs)
+			for i := range ps[:n] {
+				x.tellUse(ps[i].Space.Replica, ps[i].Keys, ps[i].Time-x.ahead)
+			}
 		})
 		ps = ps[n:]
 	}

@@ -19,6 +19,10 @@ type Config struct {
 	// number. It is called with the index locked and must not call back.
 	Facts  func(crdt.StreamID) int
 	Memory int64 // bytes that the trees may take; 0 any number
+	// Used is told where each prompt was sent that this peer sends or hears of,
+	// and when, ms of the times told here; nil: nobody asks. It may be called with
+	// the index locked and must not call back.
+	Used func(at crdt.StreamID, blocks []uint64, atMs int64)
 }
 
 // Index is the tree with its streams. Safe for concurrent use: one writer at
@@ -45,6 +49,7 @@ type Index struct {
 	held     int   // facts handled since mu was taken
 	worst    int   // most facts handled in one hold (I6)
 	bound    bounds
+	tellUse  func(crdt.StreamID, []uint64, int64) // never nil
 
 	refsMu sync.RWMutex // guards refs; inside mu or alone
 	refs   map[crdt.StreamID]*Ref
@@ -58,6 +63,10 @@ func New(cfg Config) *Index {
 	x := &Index{
 		hasher: cfg.Hasher, grid: cfg.Grid, tree: radix.NewTree(), guesses: radix.NewTree(),
 		ring: crdt.NewRing(cfg.RingBytes), streams: map[crdt.StreamID]*crdt.Stream{}, refs: map[crdt.StreamID]*Ref{}, hold: foldFacts,
+	}
+	x.tellUse = cfg.Used
+	if x.tellUse == nil {
+		x.tellUse = func(crdt.StreamID, []uint64, int64) {}
 	}
 	x.bound = bounds{facts: cfg.Facts, memory: cfg.Memory, full: map[crdt.StreamID]Full{}, givenUp: map[Bound]uint64{}}
 	x.guess = newGuesses(x, cfg.Predictions)

@@ -78,9 +78,8 @@ type StickyConfig struct {
 // removes that term. PourWeight, YoungCap and the guard only matter where
 // several peers decide on delayed views. DECISIONS.md has what each is worth.
 type TTFTConfig struct {
-	StaleMs      float64 `yaml:"stale_ms" doc:"milliseconds without news of load or caches from a peer after which only a few replicas are considered for a prompt, so that peers that know little do not all choose the same one; 0 = never"`
-	HolderSteps  float64 `yaml:"holder_steps" doc:"how much slower, in decode steps of an idle replica, the replica that holds most of the prompt may be and still be chosen"`
-	SessionSlack float64 `yaml:"session_slack" doc:"how much slower, in seconds, the replica of a session's last request may be and still be chosen; 0 = sessions are not looked at"`
+	StaleMs     float64 `yaml:"stale_ms" doc:"milliseconds without news of load or caches from a peer after which only a few replicas are considered for a prompt, so that peers that know little do not all choose the same one; 0 = never"`
+	HolderSteps float64 `yaml:"holder_steps" doc:"how much slower, in decode steps of an idle replica, the replica that holds most of the prompt may be and still be chosen"`
 
 	ProgressFloor float64 `yaml:"-"` // least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress
 	StreamWeight  float64 `yaml:"-"` // idle decode steps that a decoding stream counts as
@@ -137,6 +136,5 @@ func (c *Config) Validate() error {
 	atLeast("tiers.pool", c.Tiers.Pool)
 	atLeast("ttft.stale_ms", c.TTFT.StaleMs)
 	atLeast("ttft.holder_steps", c.TTFT.HolderSteps)
-	atLeast("ttft.session_slack", c.TTFT.SessionSlack)
 	return errors.Join(append(errs, c.Disagg.validate())...)
 }

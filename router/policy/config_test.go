@@ -33,7 +33,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 
 func TestConfigSurvivesYAML(t *testing.T) {
 	want := DefaultConfig()
-	want.TTFT.SessionSlack = 0.25
+	want.TTFT.HolderSteps = 0.25
 	out, err := yaml.Marshal(want)
 	if err != nil {
 		t.Fatal(err)

@@ -194,25 +194,6 @@ func TestStaleViewsPriceNoCopies(t *testing.T) {
 	}
 }
 
-func TestSessionAffinityWithinItsSlack(t *testing.T) {
-	p := mustNew(t, "ttft", func(c *Config) { c.TTFT.SessionSlack = 0.5 })
-	cands := idle(6)
-	req := &Request{Tokens: 200, Session: 42}
-	home := decide(t, p, req, quiet(1), cands)
-	if home.Reason != ReasonSession {
-		t.Fatalf("reason %s", home.Reason)
-	}
-	c := &cands[home.Pos]
-	c.Waiting, c.Prefill, c.FirstToken = 1, 0.2, 1_000_000
-	if d := decide(t, p, req, quiet(2), cands); d.Pos != home.Pos {
-		t.Error("a session left home for less than its slack")
-	}
-	c.Prefill = 5
-	if d := decide(t, p, req, quiet(3), cands); d.Pos == home.Pos {
-		t.Error("a session waits 5 s at home with 0.5 s of slack")
-	}
-}
-
 func TestTiersCountAtTheirTransferCost(t *testing.T) {
 	req := &Request{Tokens: 10_000}
 	r := DefaultRates()

@@ -91,7 +91,6 @@ func TestI1I2AlwaysPicksALiveCandidate(t *testing.T) {
 	for _, name := range Names() {
 		p := mustNew(t, name, func(c *Config) {
 			c.Cost.Temperature = 0.5
-			c.TTFT.SessionSlack = 0.1
 		})
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			req, view := drawRequest(t), drawView(t)

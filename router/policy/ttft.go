@@ -28,9 +28,6 @@ func pickTTFT(q *query) (int, Reason) {
 	if pos, ok := q.guard(b.pos); ok {
 		return pos, ReasonStale
 	}
-	if pos, ok := q.session(&b); ok {
-		return pos, ReasonSession
-	}
 	pos := q.holder(&b)
 	if next, ok := q.spread(pos); ok {
 		return next, ReasonSpill
@@ -260,17 +257,6 @@ func (q *query) guard(winner int) (int, bool) {
 		}
 	}
 	return winner, true // rounding
-}
-
-// session keeps a session at its rendezvous replica while that costs no more
-// than the configured slack.
-func (q *query) session(b *best) (int, bool) {
-	slack := q.cfg.TTFT.SessionSlack
-	if slack == 0 || q.req.Session == 0 {
-		return 0, false
-	}
-	home := q.home(mix(q.req.Session), -1)
-	return home, q.total(home) <= b.score+slack
 }
 
 // stale reports whether the view is too old to compare the whole fleet by.

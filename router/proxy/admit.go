@@ -53,7 +53,7 @@ func client(r *http.Request) (key, client string) {
 // ask is how the call stands in line.
 func (x *exchange) ask() {
 	call, limits := x.call, x.limits
-	x.turn.pool = call.Body.Model
+	x.turn.pool.model = call.Body.Model
 	ask := &x.turn.ask
 	*ask = admission.Request{Tenant: call.Client, Class: x.class(), Turn: call.Body.Continues(), Cost: x.cost(), Deadline: call.Start.Add(limits.QueueTimeout)}
 	if ask.Tenant == "" {
@@ -144,19 +144,23 @@ func (x *exchange) stand(wait func(context.Context, *turn) error) error {
 // pick asks for a target, and stands in line while there is room at none.
 func (x *exchange) pick() (*Target, error) {
 	for {
+		x.call.Behind = x.gate.behind(x.call.Body.Model)
 		ctx, span := x.begin(x.r.Context(), "pick")
 		target, err := x.cfg.Pick(ctx, x.call)
 		span.End()
 		x.gate.settle(&x.turn)
-		if !errors.Is(err, ErrSaturated) {
+		begins := errors.Is(err, ErrCrowded)
+		if !begins && !errors.Is(err, ErrSaturated) {
 			return target, err
 		}
 		if x.turn.ask.Deadline.IsZero() {
 			x.ask()
 		}
+		x.turn.pool.begins = begins
 		if err := x.stand(x.gate.again); err != nil {
 			return nil, err
 		}
+		x.call.LetIn = x.call.LetIn || begins
 	}
 }
 

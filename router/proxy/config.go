@@ -19,6 +19,9 @@ var (
 	// ErrSaturated makes the call wait until Config.Room says that there is
 	// room, or for 429: every replica that could take it is full.
 	ErrSaturated = errors.New("every replica that serves the model is full")
+	// ErrCrowded is ErrSaturated for a call that begins a conversation, while those
+	// that go on are let in: it waits until Config.RoomToBegin says so.
+	ErrCrowded = errors.New("the caches are full of what others use")
 )
 
 // ErrDeadline is Result.Err of a try that Limits.Deadline ended: no fault of
@@ -49,6 +52,9 @@ type Config struct {
 	// Room tells how many more requests the replicas of a model take now; for
 	// a model nobody serves any number. Nil: any number.
 	Room func(model string) int
+	// RoomToBegin is Room for conversations that wait since ErrCrowded. Nil: any
+	// number.
+	RoomToBegin func(model string) int
 	// Serves reports why a model's requests may not wait: ErrUnknownModel or
 	// ErrNoReplica while nobody is known to serve it, else invented names would
 	// each fill a queue of their own. Nil: all may wait.
@@ -172,6 +178,8 @@ type Call struct {
 	Hedge   bool     // another try is under way
 	Attempt int      // 0 for the first try
 	Tried   []string // Target.Replica of earlier tries
+	Behind  bool     // conversations wait that came before it
+	LetIn   bool     // it waited after ErrCrowded, and there is room
 	// Memo is Pick's own: what it keeps from one try to the next.
 	Memo any
 	// Lost is the Memo of the call whose answer this one goes on with; nil: it is

@@ -28,17 +28,19 @@ var Outcomes = []Outcome{WaitAdmitted, WaitFull, WaitDisplaced, WaitTimeout, Wai
 
 // shed is the error of a request that was not let in.
 type shed struct {
-	how   Outcome
-	after time.Duration // when to come again, about
+	how    Outcome
+	after  time.Duration // when to come again, about
+	begins bool          // it waited to begin a conversation
 }
 
 func (s *shed) Error() string {
-	switch s.how {
-	case WaitFull, WaitDisplaced:
+	switch {
+	case s.how == WaitFull || s.how == WaitDisplaced:
 		return "too many requests are waiting"
-	case WaitDeadline:
+	case s.begins:
+		return "a new conversation has to wait until those under way leave room in the KV caches"
+	case s.how == WaitDeadline:
 		return "there is no room for the request in the time it has"
-	case WaitAdmitted, WaitTimeout, WaitLeft:
 	}
 	return "the request waited too long for a place"
 }
@@ -56,7 +58,7 @@ const tickEvery = 10 * time.Millisecond
 //
 // Order of locks: turns, mu.
 type gate struct {
-	room func(pool string) int // how many more requests its replicas take; nil: any number
+	room func(poolName) int // how many more requests its replicas take; nil: any number
 
 	places   atomic.Int64
 	inFlight atomic.Int64 // Invariant: at most places, but for those let in before places sank
@@ -66,8 +68,15 @@ type gate struct {
 
 	mu      sync.Mutex       // guards below; never held while calling out
 	limits  admission.Config // of every pool's queue
-	pools   map[string]*pool
+	pools   map[poolName]*pool
 	ticking bool
+}
+
+// poolName is a model, and whether what waits begins a conversation: those
+// that go on do not wait behind it.
+type poolName struct {
+	model  string
+	begins bool
 }
 
 // pool is the queue for the replicas of one model.
@@ -78,7 +87,7 @@ type pool struct {
 
 // turn is a waiter's end of its wait, and what it holds afterwards.
 type turn struct {
-	pool    string
+	pool    poolName
 	ask     admission.Request
 	in      *pool
 	waiter  *admission.Waiter // nil: it never waited
@@ -87,8 +96,8 @@ type turn struct {
 	granted bool // counted in pool.granted
 }
 
-func newGate(places int, limits admission.Config, room func(string) int) *gate {
-	g := &gate{limits: limits, room: room, pools: map[string]*pool{}}
+func newGate(places int, limits admission.Config, room func(poolName) int) *gate {
+	g := &gate{limits: limits, room: room, pools: map[poolName]*pool{}}
 	g.places.Store(int64(places))
 	return g
 }
@@ -190,7 +199,7 @@ func (g *gate) wait(ctx context.Context, t *turn, may bool) error {
 
 // shed says that the request is not let in. Call it with mu.
 func (t *turn) shed() error {
-	return &shed{how: t.how, after: t.in.queue.Wait(t.ask.Tenant, t.ask.Class)}
+	return &shed{how: t.how, after: t.in.queue.Wait(t.ask.Tenant, t.ask.Class), begins: t.pool.begins}
 }
 
 // line puts a request into its pool's queue; t.over stays nil if it took a
@@ -228,12 +237,23 @@ func (g *gate) line(t *turn, may bool) error {
 	return nil
 }
 
+// behind reports whether conversations wait to begin with a model.
+func (g *gate) behind(model string) bool {
+	if g.waiting.Load() == 0 {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.pools[poolName{model, true}]
+	return p != nil && p.queue.Len() > 0
+}
+
 func (t *turn) end(how Outcome) {
 	t.how = how
 	close(t.over)
 }
 
-func (g *gate) poolLocked(name string) *pool {
+func (g *gate) poolLocked(name poolName) *pool {
 	p := g.pools[name]
 	if p == nil {
 		if len(g.pools) >= maxPools {
@@ -263,7 +283,7 @@ func (g *gate) serve() {
 }
 
 // lines names the pools that somebody waits for.
-func (g *gate) lines() (names []string) {
+func (g *gate) lines() (names []poolName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, p := range g.pools {
@@ -274,7 +294,7 @@ func (g *gate) lines() (names []string) {
 	return names
 }
 
-func (g *gate) grant(name string, room int, now time.Time) {
+func (g *gate) grant(name poolName, room int, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.pools[name] // somebody waits for it, or did

@@ -18,7 +18,7 @@ import (
 
 // askFor is a turn of a request that waits so long.
 func askFor(tenant string, most time.Duration) *turn {
-	return &turn{pool: "m", ask: admission.Request{Tenant: tenant, Cost: 1, Deadline: time.Now().Add(most)}}
+	return &turn{pool: poolName{model: "m"}, ask: admission.Request{Tenant: tenant, Cost: 1, Deadline: time.Now().Add(most)}}
 }
 
 // howOf is the outcome of a refused wait.
@@ -139,8 +139,8 @@ func TestGateLosesNoPlace(t *testing.T) {
 func TestGateWaitsForRoomInItsPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var room atomic.Int64
-		g := newGate(10, admission.Config{Limit: 10}, func(pool string) int {
-			if pool == "other" {
+		g := newGate(10, admission.Config{Limit: 10}, func(pool poolName) int {
+			if pool.model == "other" {
 				return 100
 			}
 			return int(room.Load())
@@ -165,7 +165,7 @@ func TestGateWaitsForRoomInItsPool(t *testing.T) {
 		}
 		gateHas(t, g, 0, 4)
 		other := askFor("", time.Hour)
-		other.pool = "other"
+		other.pool = poolName{model: "other"}
 		if err := g.enter(context.Background(), other); err != nil || other.how != "" {
 			t.Fatal("held up by another pool", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"math"
 	"net/http"
 	"path"
 	"strings"
@@ -56,7 +57,7 @@ func New(cfg Config) (*Handler, error) {
 		cfg: cfg,
 		gate: newGate(cfg.Limits.Concurrency, admission.Config{
 			Classes: cfg.Admission.Classes, Limit: max(cfg.Limits.Queue, 0), TenantLimit: cfg.Admission.TenantQueue,
-		}, cfg.Room),
+		}, cfg.room()),
 		budget: newBudget(cfg.Limits.RetryRatio, cfg.Limits.RetryMin),
 		hedges: newBudget(cfg.Hedge.Ratio, 0),
 		bodies: &meter{most: cfg.Limits.BodiesBytes},
@@ -64,6 +65,23 @@ func New(cfg Config) (*Handler, error) {
 	h.limits.Store(&cfg.Limits)
 	h.buffers.New = func() any { return new([bufferBytes]byte) }
 	return h, nil
+}
+
+// room tells how many more requests a pool takes; nil: any number.
+func (c *Config) room() func(poolName) int {
+	if c.Room == nil && c.RoomToBegin == nil {
+		return nil
+	}
+	return func(p poolName) int {
+		room := c.Room
+		if p.begins {
+			room = c.RoomToBegin
+		}
+		if room == nil {
+			return math.MaxInt
+		}
+		return room(p.model)
+	}
 }
 
 // SetLimits replaces the limits, for requests that come from now on and for the

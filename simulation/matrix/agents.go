@@ -29,11 +29,12 @@ const (
 	linePinned  = "session, least loaded" // a session stays where its first request went
 	lineSession = "session hash"
 	lineCompute = "ttft, nothing fetched"
+	lineWait    = "ttft, new conversations wait" // admission.working_set
 )
 
 // agentLines are the rows of every cell, ours first.
 var agentLines = []string{
-	policy.Default, lineKnowing, linePinned, lineSession, "sticky", "consistent_hash", "cost", "cache_aware", "least_loaded",
+	policy.Default, lineWait, lineKnowing, linePinned, lineSession, "sticky", "consistent_hash", "cost", "cache_aware", "least_loaded",
 	simulation.PooledCaches, simulation.Pooled,
 }
 
@@ -162,6 +163,8 @@ func (p *planner) rivals(experiment string, x float64, cfg simulation.Config, li
 			c.Policy, c.Pin = "least_loaded", true
 		case lineCompute:
 			c.Policy, c.Fetch = policy.Default, false
+		case lineWait:
+			c.Policy, c.WorkingSet = policy.Default, .8*float64(c.KVTokens+c.HostTokens)/float64(c.KVTokens)
 		case lineSession:
 			routing := policy.DefaultConfig()
 			routing.Hash.LoadFactor = 1000 // unbounded
@@ -207,7 +210,7 @@ func (p *planner) bursts() {
 
 // fetchLines are the rows where replicas fetch from each other: whatever policy
 // chooses, who lacks much is told whom to fetch from.
-var fetchLines = []string{policy.Default, lineCompute, linePinned, lineSession, "sticky", "cost", "least_loaded", simulation.Pooled}
+var fetchLines = []string{policy.Default, lineCompute, lineWait, linePinned, lineSession, "sticky", "cost", "least_loaded", simulation.Pooled}
 
 // forks sends sessions of 40 k tokens that fork into 43 subagents (llm-d's
 // published case) to a fleet that is idle but for them, at several speeds of the
@@ -227,7 +230,7 @@ func (p *planner) forks() {
 		routing := policy.DefaultConfig()
 		routing.Tiers.Peer = perToken
 		cfg.Peers, cfg.HostTokens, cfg.Fetch, cfg.Routing = 4, 2_000_000, true, &routing
-		p.rivals(byFork, 0, cfg, slices.DeleteFunc(slices.Clone(fetchLines), func(line string) bool { return line == linePinned || line == lineSession }))
+		p.rivals(byFork, 0, cfg, slices.DeleteFunc(slices.Clone(fetchLines), func(line string) bool { return line == linePinned || line == lineSession || line == lineWait }))
 	}
 }
 
