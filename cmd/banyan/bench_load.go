@@ -27,6 +27,7 @@ type loading struct {
 	fresh   bool
 	eos     bool
 	vocab   int
+	shrink  float64
 	most    int // failures
 	timeout time.Duration
 	asJSON  bool
@@ -41,6 +42,7 @@ func (l *loading) register(fs *flag.FlagSet) {
 	fs.BoolVar(&l.fresh, "new-connections", false, "a new connection for every request, as many clients would")
 	fs.BoolVar(&l.eos, "ignore-eos", false, "ask vLLM to generate every token asked for")
 	fs.IntVar(&l.vocab, "vocabulary", 0, "prompts that are no chats: send token ids below this, the size of the model's vocabulary; 0: send text")
+	fs.Float64Var(&l.shrink, "shrink", 1, "divide all lengths, pauses and arrival times by it: a small machine plays a large fleet's sessions")
 	fs.IntVar(&l.most, "max-failures", 0, "exit 1 if more requests fail")
 	fs.DurationVar(&l.timeout, "timeout", client.DefaultTimeout, "of one request, answer included")
 	fs.BoolVar(&l.asJSON, "json", false, "print one JSON object")
@@ -72,6 +74,11 @@ func (l *loading) check(fs *flag.FlagSet, given error) error {
 	faults = append(faults, err)
 	if given == nil {
 		faults = append(faults, noArguments(fs))
+	}
+	if !(l.shrink >= 1 && l.shrink <= 1000) {
+		faults = append(faults, fmt.Errorf("shrink: %v is not from 1 to 1000", l.shrink))
+	} else if w != nil {
+		w.Shrink(l.shrink)
 	}
 	l.cfg.Workload, l.cfg.Seed = w, l.source.seed
 	l.cfg.Steady = l.cfg.Steady && l.source.trace == ""
