@@ -23,7 +23,7 @@ type AdmissionConfig struct {
 	ReplicaLimit   int            `yaml:"replica_limit" doc:"requests in flight at one replica, of all peers together, that make it full; every peer may have its part of them; 0 = no limit"`
 	EngineQueue    int            `yaml:"engine_queue" doc:"a replica is full while its engine reports so many requests waiting; 0 = not looked at"`
 	KVLoad         float64        `yaml:"kv_load" doc:"a replica is full when the tokens in flight there reach this multiple of the KV capacity it reports; shared prefixes count once a request; 0 = not looked at"`
-	WorkingSet     float64        `yaml:"working_set" doc:"new conversations wait while the tokens used within three minutes exceed this share of the replicas' KV caches, so that those under way stay cached; more than 1 where host memory keeps what the GPUs drop; 0 = none waits"`
+	WorkingSet     float64        `yaml:"working_set" doc:"new conversations wait while the tokens used within three minutes exceed this share of the replicas' KV caches, so that those under way stay cached; 0.8 is a good value; 0 = none waits"`
 	Classes        int            `yaml:"classes" doc:"priority classes; 0 goes first, strictly, but for one request in sixteen"`
 	DefaultClass   int            `yaml:"default_class" doc:"class of requests that name none"`
 	PriorityHeader string         `yaml:"priority_header" doc:"request header with a class, clamped; empty: none is read"`

@@ -164,7 +164,7 @@ func (p *planner) rivals(experiment string, x float64, cfg simulation.Config, li
 		case lineCompute:
 			c.Policy, c.Fetch = policy.Default, false
 		case lineWait:
-			c.Policy, c.WorkingSet = policy.Default, .8*float64(c.KVTokens+c.HostTokens)/float64(c.KVTokens)
+			c.Policy, c.WorkingSet = policy.Default, .8
 		case lineSession:
 			routing := policy.DefaultConfig()
 			routing.Hash.LoadFactor = 1000 // unbounded
