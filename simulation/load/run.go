@@ -136,25 +136,31 @@ func (c *Config) stretch() float64 {
 	return c.Workload.Rate() / c.Rate
 }
 
-// schedule puts every first turn at its time.
+// schedule puts every first turn at its time, the first of all at once.
 func (d *driver) schedule() {
 	w := d.cfg.Workload
 	rnd := rand.New(rand.NewPCG(d.cfg.Seed, 0x6c6f6164))
 	factor, invented := d.cfg.stretch(), 0.0
 	invent := math.IsInf(factor, 0) || math.IsNaN(factor)
+	begin := math.Inf(1)
+	for i := range w.Requests {
+		if w.Requests[i].After < 0 {
+			begin = min(begin, w.Requests[i].At)
+		}
+	}
 	for i := range w.Requests {
 		r := &w.Requests[i]
 		if r.After >= 0 {
 			d.after[r.After] = append(d.after[r.After], i)
 			continue
 		}
-		at := r.At * factor
+		at := (r.At - begin) * factor
 		switch {
 		case d.cfg.Concurrency > 0:
 			at = 0
 		case invent:
-			invented += rnd.ExpFloat64() / d.cfg.Rate
 			at = invented
+			invented += rnd.ExpFloat64() / d.cfg.Rate
 		}
 		heap.Push(&d.due, dueAt{at, i})
 	}
