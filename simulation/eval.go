@@ -53,10 +53,11 @@ type Config struct {
 	Prefill    bool // prefill pool: nobody decodes, output is one token
 	// Pin keeps a session, its subagents too, at the replica that its first
 	// request was sent to, whatever the policy would say later.
-	Pin     bool
-	NoCache bool                                      // replicas without prefix reuse
-	Learn   bool                                      // peers calibrate rates online instead of knowing them
-	Rates   func(policy.Rates, int, int) policy.Rates // what peer p believes of replica k; nil: the truth
+	Pin      bool
+	Nameless bool                                      // requests do not name their session
+	NoCache  bool                                      // replicas without prefix reuse
+	Learn    bool                                      // peers calibrate rates online instead of knowing them
+	Rates    func(policy.Rates, int, int) policy.Rates // what peer p believes of replica k; nil: the truth
 
 	// Delays in seconds. A peer sees its own doings at once.
 	LoadDelay     float64 // first tokens and finishes, to the other peers

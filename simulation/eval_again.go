@@ -49,7 +49,7 @@ func (r *run) lookAgain(now float64, i int) {
 	}
 	r.views.look(now, j.peer, &r.cfg, r.rnd)
 	r.gather(now, j)
-	r.views.askAgain(j.peer, j.req.Tokens, r.cfg.Page, r.whole(j), sessionOf(j))
+	r.views.askAgain(j.peer, j.req.Tokens, r.cfg.Page, r.whole(j), r.cfg.sessionOf(j))
 	at := slices.IndexFunc(r.cands, func(c policy.Candidate) bool { return c.Index == j.replica })
 	e.scratch.Cands = r.cands
 	d, how := e.picker.Again(&e.scratch, r.policy, at, &j.cost)

@@ -386,7 +386,7 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 	if at, ok := r.pinned[j.req.Family()]; ok {
 		return r.stay(j, at), false
 	}
-	req := r.views.ask(j.peer, j.req.Tokens, r.cfg.Page, r.whole(j), sessionOf(j))
+	req := r.views.ask(j.peer, j.req.Tokens, r.cfg.Page, r.whole(j), r.cfg.sessionOf(j))
 	if r.cfg.PrefillReplicas > 0 {
 		return r.share(now, i, req, view)
 	}
@@ -402,8 +402,8 @@ func (r *run) decide(now float64, i int) (policy.Decision, bool) {
 func (r *run) whole(j *job) []uint64 { return j.keys[:min(len(j.keys), j.req.Tokens/r.cfg.Page)] }
 
 // sessionOf is the session that a job's headers name; 0: none.
-func sessionOf(j *job) uint64 {
-	if family := j.req.Family(); family >= 0 {
+func (c *Config) sessionOf(j *job) uint64 {
+	if family := j.req.Family(); family >= 0 && !c.Nameless {
 		return uint64(family) + 1
 	}
 	return 0

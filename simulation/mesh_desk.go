@@ -109,7 +109,7 @@ func (m *meshRun) decide(d *desk, i int) (policy.Decision, bool) {
 	if !m.view(d, i) {
 		return policy.Decision{}, false
 	}
-	d.picker.Ask(&d.Scratch, &d.prompt, sessionOf(&m.books.jobs[i]))
+	d.picker.Ask(&d.Scratch, &d.prompt, m.books.cfg.sessionOf(&m.books.jobs[i]))
 	dec := d.Decide(d.policy)
 	return dec, dec.Pos >= 0
 }
@@ -136,7 +136,7 @@ func (m *meshRun) view(d *desk, i int) bool {
 	d.picker.Match(&d.prompt, &d.Scratch)
 	d.picker.Look(&d.Scratch, d.silences.Ages(now), now, d.rand)
 	d.picker.Gather(&d.Scratch, &d.set, d.weights, &d.prompt, 0, now)
-	d.prompt.Request(sessionOf(j), &d.Request)
+	d.prompt.Request(m.books.cfg.sessionOf(j), &d.Request)
 	return true
 }
 

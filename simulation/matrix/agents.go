@@ -21,6 +21,7 @@ const (
 	byAway  = "agents, a replica lost and one added"
 	byFork  = "forks, KV from the replica where they began"
 	byHost  = "agents, KV from each other's host memory"
+	byKnown = "agents, what peers know"
 )
 
 // The lines besides the policies' own names.
@@ -88,6 +89,7 @@ func (p *planner) agents() {
 	cfg, all := half, half.Workload.Requests
 	first, end := all[0].At, all[len(all)-1].At
 	cfg.KVTokens = room(3)
+	p.known(cfg)
 	cfg.Away = []simulation.Away{{Replica: 0, From: first + .4*(end-first), To: first + .6*(end-first)}}
 	p.rivals(byAway, 0, cfg, few)
 	for _, f := range [][2]int{{8, 1}, {8, 64}, {16, 16}, {64, 64}} {
@@ -173,6 +175,28 @@ func (p *planner) rivals(experiment string, x float64, cfg simulation.Config, li
 			c.Policy = line
 		}
 		p.add(experiment, line, x, c)
+	}
+}
+
+// known adds the default policy as it is and with a piece of its knowledge taken
+// away: what each of them is worth.
+func (p *planner) known(cfg simulation.Config) {
+	for _, k := range []struct {
+		line string
+		less func(*simulation.Config)
+	}{
+		{policy.Default, func(*simulation.Config) {}},
+		{"without the engines' KV events", func(c *simulation.Config) { c.IndexDelay, c.PredictFor = never, never }},
+		{"without predictions", func(c *simulation.Config) { c.PredictFor = -1 }},
+		{"without both: nothing known of caches", func(c *simulation.Config) { c.IndexDelay, c.PredictFor = never, -1 }},
+		{"without what other peers send", func(c *simulation.Config) { c.LoadDelay, c.DispatchDelay, c.ViewAge = never, never, dispatchDelay }},
+		{"without session names", func(c *simulation.Config) { c.Nameless = true }},
+		{simulation.Pooled, func(c *simulation.Config) { c.Policy = simulation.Pooled }},
+	} {
+		c := cfg
+		c.Policy = policy.Default
+		k.less(&c)
+		p.add(byKnown, k.line, 0, c)
 	}
 }
 
@@ -316,7 +340,7 @@ func (b *Book) WriteAgents(w io.Writer, sample *workload.Workload) error {
 			p.f("\n### %s\n\n| policy | over pooled | TTFT mean | p90 | p99 | forks mean | p90 | sessions | cached | computed again |\n|---|---|---|---|---|---|---|---|---|---|\n", title)
 		}
 		mark := ""
-		if b.first(r) {
+		if r.Experiment != byKnown && b.first(r) {
 			mark = "**"
 		}
 		ref := b.at(r.Experiment, r.Group, simulation.Pooled, r.X)
@@ -377,6 +401,8 @@ func agentTitle(r *Result) string {
 		return fmt.Sprintf("%s: %d replicas, %d peers, load .7, caches of three times the live sessions", r.Group, int(r.X)/1000, int(r.X)%1000)
 	}
 	switch r.Experiment {
+	case byKnown:
+		return fmt.Sprintf("%s: what each piece of knowledge is worth; caches of three times the live sessions, load .7, %d replicas, 8 peers", r.Group, r.Report.Replicas)
 	case byFork:
 		return "forks: " + r.Group + ", 8 replicas, 4 peers"
 	case byHost:
