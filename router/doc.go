@@ -3,9 +3,9 @@
 //
 // Request path, in one function (requestPath.Pick, pick.go):
 //
-//	body -> prompt keys -> index.Match -> policy.Decide -> proxy -> first byte -> done
+//	body -> block keys -> index.Match -> policy.Decide -> proxy -> first token -> done
 //
-// Event path, in one function (ingest.Deliver, ingest.go):
+// Event path, in one function (follower.Deliver, ingest.go):
 //
 //	engine's bytes -> slots -> index.Apply -> gossip core -> other peers: the same Apply
 //

@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/banyan-llm/banyan/"
 
-// allowed is the import table of ARCHITECTURE.md: which of our packages may
-// know which. A package may also know its own subpackages where listed.
+// allowed is the import table of ARCHITECTURE.md (TestArchitectureShowsTheImportTable):
+// which of our packages may import which.
 var allowed = map[string][]string{
 	"crdt":                   {},
 	"deploy":                 {},
@@ -59,16 +59,17 @@ var allowed = map[string][]string{
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/admission", "router/workingset", "simulation/replica"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/kvevents/follow", "router/admission", "router/workingset", "simulation/replica"}
 
 type listed struct {
 	ImportPath string
 	Imports    []string
+	GoFiles    []string
 }
 
 func goList(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles", module+"...")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -108,6 +109,16 @@ func TestImportTable(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("only %d packages were checked", seen)
+	}
+}
+
+// TestEveryPackageHasADoc: what a package owns and what it must not depend on
+// is in its doc.go.
+func TestEveryPackageHasADoc(t *testing.T) {
+	for _, p := range goList(t) {
+		if !slices.Contains(p.GoFiles, "doc.go") {
+			t.Errorf("package %s has no doc.go", p.ImportPath)
+		}
 	}
 }
 

@@ -7,8 +7,8 @@
 //
 // # Who an engine is
 //
-// An engine numbers its batches from 1 a process and does not tell of restarts.
-// It is asked: when a connection stands, the caller asks the engine for its
+// Each process of an engine numbers its batches from 0, which is slot 1
+// (crdt.Slot), and does not report restarts. So it is asked: when a connection stands, the caller asks the engine for its
 // start time and gives the answer while that connection still stands
 // (Identified). Everything that came over the connection since it stood, and
 // everything to come, is of that process: one connection is to one process, and
