@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/banyan-llm/banyan/router"
+	"github.com/banyan-llm/banyan/router/fleet"
 )
 
 const root = "../.."
@@ -127,30 +129,44 @@ func TestDocumentsNameCommandsAndFlagsThatExist(t *testing.T) {
 	})
 }
 
-// TestREADMETablesNameSettings: the first cell of each row of the table under
-// Configure is a list of keys, of which later ones may leave out what the first
-// begins with.
+// TestREADMETablesNameSettings: the first cell of each row of the tables under
+// Configure is a setting, and each field of a replica is one.
 func TestREADMETablesNameSettings(t *testing.T) {
-	_, table, found := strings.Cut(document(t, "README.md"), "| key | default | meaning |\n|---|---|---|\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	if !found {
+	const head = "| key | default | meaning |\n|---|---|---|\n"
+	tables := strings.Split(document(t, "README.md"), head)[1:]
+	if len(tables) == 0 {
 		t.Fatal("README.md has no table of settings")
 	}
 	cfg, known := router.DefaultConfig(), map[string]string{}
 	for _, o := range options(&cfg) {
 		known[o.key] = o.doc
 	}
-	for row := range strings.Lines(table) {
-		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
-		section := ""
-		for key := range strings.SplitSeq(cell, ", ") {
-			if _, ok := known[key]; !ok {
-				key = section + key
-			}
+	for _, table := range tables {
+		table, _, _ = strings.Cut(table, "\n\n")
+		for row := range strings.Lines(table) {
+			key, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
 			if _, ok := known[key]; !ok {
 				t.Errorf("README.md: no setting %s", key)
 			}
-			section = key[:strings.LastIndex(key, ".")+1]
+		}
+	}
+	_, table, found := strings.Cut(document(t, "README.md"), "| field of a replica | meaning |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	if !found {
+		t.Fatal("README.md has no table of a replica's fields")
+	}
+	fields := reflect.TypeFor[fleet.Spec]()
+	for row := range strings.Lines(table) {
+		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		for name := range strings.SplitSeq(cell, ", ") {
+			has := false
+			for i := range fields.NumField() {
+				tag, _, _ := strings.Cut(fields.Field(i).Tag.Get("yaml"), ",")
+				has = has || "`"+tag+"`" == name
+			}
+			if !has {
+				t.Errorf("README.md: a replica has no field %s", name)
+			}
 		}
 	}
 	eachNamed(t, "`((?:http|admin|mesh|discovery|auth|ingest|drain|limits|routing|admission|hedge|tracing|log)\\.[a-z_.]+[a-z])`", func(doc, key string) {

@@ -78,4 +78,8 @@ func TestTheTenMinutePath(t *testing.T) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
 	}
+	matched := regexp.MustCompile(`X-Banyan-Matched-Tokens: (\d+)`).FindAllStringSubmatch(string(out), -1)
+	if len(matched) != 2 || matched[0][1] != "0" || matched[1][1] == "0" {
+		t.Errorf("the same prompt twice was matched %v:\n%s", matched, out)
+	}
 }
