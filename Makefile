@@ -27,8 +27,8 @@ demo: build ## three peers, four stand-in replicas, traffic, a kill and a join, 
 test: ## every test, the long ones shortened: what a change needs
 	$(GO) test -short -timeout 20m ./...
 
-check-deep: ## every test in full length; race detector where goroutines meet
-	$(GO) test -timeout 20m ./...
+check-deep: ## in full length the tests that make test shortens; race detector where goroutines meet
+	$(GO) test -timeout 20m $$(grep -rl --include='*_test.go' 'testing.Short()' cmd crdt deploy gossip radix router simulation | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 	$(GO) test -timeout 20m -race -short ./router/... ./gossip/... ./radix/... ./simulation/standin/... ./cmd/...
 
 check: ## gofumpt, vet, staticcheck, golangci-lint (import rules are a test)
