@@ -4,6 +4,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS   = -s -w -X main.version=$(VERSION)
 STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT       = mvdan.cc/gofumpt@v0.12.0
+GREMLINS      = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 10s
 BENCHTIME ?= 1s
@@ -13,7 +14,7 @@ MUTANTS  ?= .
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RELEASE_TIME ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
-.PHONY: deploy-check help build demo test check-deep check bench sim fuzz e2e e2e-vllm mutants soak clean release sbom vulncheck
+.PHONY: deploy-check help build demo test check-deep check bench sim fuzz e2e e2e-vllm mutants mutate soak clean release sbom vulncheck
 
 help: ## one line a target
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,8 +68,14 @@ e2e: ## real processes on loopback, from the command line down
 e2e-vllm: ## peers before two real vLLM servers without a GPU; installs them once (6 GB), else skips and says why; SHORT=-short
 	BANYAN_VLLM=$$(cmd/banyan/testdata/vllm/install.sh) $(GO) test -tags 'e2e e2e_vllm' $(SHORT) -count 1 -timeout 15m -v ./cmd/banyan -run '^TestVLLM$$'
 
-mutants: ## apply each deliberate bug (MUTANTS=FOLDER: of one list), table of who kills it
+mutants: ## apply each deliberate bug that has a reason (MUTANTS=FOLDER: of one list), table of who kills it
 	$(GO) test -tags mutants -count 1 -timeout 0 -v ./cmd/banyan -run 'TestMutants/$(MUTANTS)'
+
+# Without the cache, or the time of the tests is none; without paths, or each copy
+# of the tree is compiled anew.
+mutate: ## change every operator of a package (PKG=./router/admission), list what its tests let live; some minutes
+	@test -n '$(PKG)' || { echo 'make mutate PKG=./FOLDER'; exit 2; }
+	GOFLAGS='-count=1 -trimpath' $(GO) run $(GREMLINS) unleash --timeout-coefficient 10 --invert-logical --invert-loopctrl --output-statuses lct $(PKG)
 
 fuzz: ## every fuzz target for FUZZTIME (10s), one after the other, with a table
 	FUZZTIME=$(FUZZTIME) $(GO) test -tags fuzz -count 1 -timeout 0 -v ./cmd/banyan -run '^TestFuzz$$'

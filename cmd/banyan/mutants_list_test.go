@@ -6,20 +6,33 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// mutant is one deliberate bug and the test that must notice it. The lists lie
-// beside the code as testdata/mutants*.txt; their heads describe the format:
-// blocks between lines of three dashes, the fields name, file (from the root,
-// or from the package's folder), test, old and new, the latter two indented by
-// one tab or four spaces. A list whose mutants lie in other packages than its
-// tests names their folder in a field package; args are for the test binary.
+// mutant is one deliberate bug and the test that must notice it. Listed are
+// those that break a rule of the protocol or of the tree, those that no test
+// noticed once, and bugs that the product once had; the field why says which.
+// All others are a mutation tool's (make mutate).
+//
+// The lists lie beside the code as testdata/mutants.txt: blocks between lines of
+// three dashes, in each the fields
+//
+//	name     what is broken, in words
+//	why      the rule it breaks, or the bug that was, in a sentence
+//	file     from the root, or from the folder of the list
+//	test     for go test -run: at least one of these must fail
+//	package  folder of the tests, if not the file's
+//	args     for the test binary, if any
+//	old      the text to replace, found once in the file
+//	new      what stands there instead
+//
+// with the lines of the last two indented by one tab or four spaces.
 type mutant struct {
-	name, file, test, old, new string
-	tested, args               string // package folder; flags behind -args
-	group                      string // folder of the list
+	name, why, file, test, old, new string
+	tested, args                    string // package folder; flags behind -args
+	group                           string // folder of the list
 }
 
 func parseMutants(text string) ([]mutant, error) {
@@ -38,6 +51,8 @@ func parseMutants(text string) ([]mutant, error) {
 			case strings.HasPrefix(line, "#") || line == "":
 			case name == "name":
 				m.name = strings.TrimSpace(value)
+			case name == "why":
+				m.why = strings.TrimSpace(value)
 			case name == "file":
 				m.file = strings.TrimSpace(value)
 			case name == "test":
@@ -54,8 +69,11 @@ func parseMutants(text string) ([]mutant, error) {
 				return nil, fmt.Errorf("line %q is not understood", line)
 			}
 		}
-		if m.name == "" {
+		switch {
+		case m.name == "":
 			continue
+		case m.why == "":
+			return nil, fmt.Errorf("%q does not say why it is listed", m.name)
 		}
 		m.old = strings.TrimRight(body["old"].String(), "\n")
 		m.new = strings.TrimRight(body["new"].String(), "\n")
@@ -107,6 +125,43 @@ func mutants(t *testing.T, root string) (all []mutant) {
 		}
 	}
 	return all
+}
+
+func TestParseMutants(t *testing.T) {
+	list, err := parseMutants(`# A head.
+---
+name: a bug
+why: it was there once
+file: a.go
+test: TestA
+args: -seeds 2
+old:
+	if a {
+		b()
+new:
+    if false {
+---
+name: another
+why: a rule of the protocol
+old:
+	x
+`)
+	want := []mutant{
+		{name: "a bug", why: "it was there once", file: "a.go", test: "TestA", args: "-seeds 2", old: "if a {\n\tb()", new: "if false {"},
+		{name: "another", why: "a rule of the protocol", old: "x"},
+	}
+	if err != nil || !slices.Equal(list, want) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	for text, says := range map[string]string{
+		"name: a bug\nfile: a.go\nold:\n\tx\n":         "does not say why",
+		"name: a bug\nwhy:\nold:\n\tx\n":               "does not say why",
+		"name: a bug\nwhy: it was\nbecause: of that\n": "not understood",
+	} {
+		if _, err := parseMutants(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 }
 
 var testName = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)

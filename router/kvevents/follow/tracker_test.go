@@ -400,6 +400,65 @@ func TestUnansweredReplayIsNoAnswer(t *testing.T) {
 	s.do(ReplayEnded{false}, "exhausted 2-2")
 }
 
+// A replay that broke off after it brought something that was known counts as one
+// without progress: what it did not bring is given up sooner than what nobody
+// answered.
+func TestABrokenReplayIsAnAttempt(t *testing.T) {
+	s := newScript(t, true)
+	s.do(Connected{}, "stop")
+	s.do(told(1), opened(started(1))+"; replay 1")
+	for _, seq := range []uint64{1, 3, 5} {
+		s.do(Replayed{slot(1, seq)}, deliver(started(1), 1, seq))
+	}
+	s.do(ReplayEnded{true}, "replay 2")
+	s.do(Replayed{slot(1, 3)}, "")
+	s.do(ReplayEnded{false}, "again 2")
+	s.do(Replayed{slot(1, 3)}, "")
+	s.do(ReplayEnded{false}, "exhausted 2-2; exhausted 4-4")
+}
+
+// What another owner heard and this one did not is asked for all the same.
+func TestHolesAboveTheLastSlotAreAskedFor(t *testing.T) {
+	s := newScript(t, true)
+	s.do(Connected{}, "stop")
+	s.do(told(1), opened(started(1))+"; replay 1")
+	s.do(Replayed{slot(1, 1)}, deliver(started(1), 1, 1))
+	s.do(ReplayEnded{true}, "")
+	s.prior.LastSeq, s.prior.LastTS = 9, slot(1, 9).TS
+	s.do(Wanted{[]crdt.Span{{From: 5, To: 12}}}, "replay 5")
+	if got := s.tr.fetch.missing; len(got) != 1 || got[0].To != 9 {
+		t.Errorf("asks for %v", got)
+	}
+}
+
+// The last slot stays the last when an older one fills a hole: it is what the
+// process is known by after the connection ended.
+func TestAnOldSlotIsNotTheLast(t *testing.T) {
+	s := newScript(t, true)
+	s.do(Connected{}, "stop")
+	s.do(told(1), opened(started(1))+"; replay 1")
+	s.do(Replayed{slot(1, 1)}, deliver(started(1), 1, 1))
+	s.do(Replayed{slot(1, 9)}, deliver(started(1), 1, 9))
+	s.do(ReplayEnded{true}, "replay 2")
+	s.do(Replayed{slot(1, 5)}, deliver(started(1), 1, 5))
+	if got := s.tr.inc.last; got != (slotTime{9, slot(1, 9).TS}) {
+		t.Errorf("the last slot is %+v", got)
+	}
+}
+
+// A stream that loses every other batch takes no more memory for it.
+func TestKnownSpansAreBounded(t *testing.T) {
+	s := newScript(t, false)
+	s.do(Connected{}, "stop")
+	s.do(told(1), opened(started(1)))
+	for seq := uint64(1); seq < 4*maxSpans; seq += 2 {
+		s.do(Live{slot(1, seq)}, deliver(started(1), 1, seq))
+	}
+	if n := len(s.tr.inc.known); n != maxSpans {
+		t.Errorf("%d spans", n)
+	}
+}
+
 func TestUndecodableIsGivenUpAtOnce(t *testing.T) {
 	s := newScript(t, true)
 	s.do(Connected{}, "stop")
