@@ -117,7 +117,7 @@ func (p *Peer) live(ctx context.Context) error {
 		p.log.Error("peer failed", "err", err)
 	}
 	_ = public.Close()
-	p.path.pairs.running.stop()
+	p.path.pairs.legs.Stop()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminGrace)
 	if admin.Shutdown(end) != nil {
 		_ = admin.Close()

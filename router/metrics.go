@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/banyan-llm/banyan/router/access"
+	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
@@ -217,7 +218,7 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 	for _, why := range splitReasons {
 		m.splits.WithLabelValues(string(why))
 	}
-	for _, outcome := range legs {
+	for _, outcome := range disagg.Outcomes {
 		m.legs.WithLabelValues(string(outcome))
 	}
 	for _, cause := range []string{"connect", "reset", "status", "timeout"} {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -23,6 +24,7 @@ import (
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
@@ -261,9 +263,16 @@ func (p *Peer) composePath(keys *prompts, serving *directory) {
 		rules: p.rules, clock: p.clock, prompts: keys, directory: serving, picker: picker, view: view, index: p.index, loads: p.loads,
 		tokens: p.tokens, mesh: p.mesh, metrics: p.metrics, usage: p.metrics.usage, console: p.front.console, health: &health{fleet: p.fleet, log: p.log},
 		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: view, metrics: p.metrics, used: p.used},
-		pairs: &pairs{
-			rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log,
-			tracing: p.tracing, transport: proxy.NewTransport(),
+		pairs:    p.newPairs(proxy.NewTransport()),
+	}
+}
+
+// newPairs makes what sends a try to a prefill and a decode replica.
+func (p *Peer) newPairs(transport *http.Transport) *pairs {
+	return &pairs{
+		clock: p.clock, fleet: p.fleet, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log, transport: transport,
+		legs: &disagg.Legs{
+			Transport: transport, Timeout: func() time.Duration { return p.rules.config().Routing.Disagg.Timeout }, Log: p.log, Trace: traceLegs(p.tracing),
 		},
 	}
 }

@@ -278,7 +278,7 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	if res.Usage.Known && !t.shared() {
 		prompt, cached = res.Usage.Prompt, res.Usage.Cached
 	}
-	if t.lead != nil && !t.lead.running {
+	if t.lead != nil && !t.lead.sent {
 		p.pairs.endLead(t, legOf(&res), openai.Usage{}, now)
 	}
 	if res.Lost { // its time says nothing

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 )
@@ -60,7 +61,7 @@ func (rep *report) disaggStatus() *console.Disagg {
 			s.Whole += n
 		}
 	}
-	for _, how := range []leg{legFailed, legTimeout} {
+	for _, how := range []disagg.Outcome{disagg.Failed, disagg.Timeout} {
 		s.Failed += counterValue(rep.metrics.legs.WithLabelValues(string(how)))
 	}
 	if t := rep.path.traffic.total(); t.Requests > 0 {
