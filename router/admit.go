@@ -11,6 +11,7 @@ import (
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/workingset"
 )
 
@@ -159,7 +160,7 @@ func (c *capacity) waited(how proxy.Outcome, took time.Duration) {
 }
 
 // queueStatus says who waits for room.
-func (rep *report) queueStatus() *console.Queue {
+func (rep *statusReport) queueStatus() *console.Queue {
 	cfg := rep.rules.config()
 	q := &console.Queue{
 		Concurrency: cfg.Limits.Concurrency, Most: cfg.Limits.Queue, ReplicaLimit: cfg.Admission.ReplicaLimit,
@@ -170,18 +171,7 @@ func (rep *report) queueStatus() *console.Queue {
 	for _, how := range proxy.Outcomes {
 		q.Outcomes[string(how)] = counterValue(rep.metrics.waits.WithLabelValues(string(how)))
 	}
-	q.WaitMs = quantiles(rep.metrics.queueWait)
+	q.WaitMs = report.Quantiles(readHistogram(rep.metrics.queueWait))
 	q.WorkingSet = rep.path.capacity.workingSet(time.Now())
 	return q
-}
-
-// queueProblems says when requests were turned away.
-func queueProblems(q *console.Queue) []console.Problem {
-	if q.Waiting == 0 || q.Waiting < q.Most/2 {
-		return nil
-	}
-	return []console.Problem{{
-		Text: fmt.Sprintf("%d requests wait for room, the oldest for %.1f s", q.Waiting, float64(q.OldestMs)/1000),
-		Help: "Add replicas, or raise admission.replica_limit if the engines have room",
-	}}
 }

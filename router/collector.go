@@ -11,6 +11,7 @@ import (
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/index"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
@@ -201,6 +202,23 @@ func oneIf(on bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// readHistogram reads a histogram; empty if it cannot be read.
+func readHistogram(of prometheus.Histogram) *dto.Histogram {
+	var out dto.Metric
+	if of.Write(&out) != nil || out.GetHistogram() == nil {
+		return &dto.Histogram{}
+	}
+	return out.GetHistogram()
+}
+
+// sample reads what the last minute is made of.
+func (m *metrics) sample(now time.Time) report.Sample {
+	return report.Sample{
+		At: now, Total: m.total.Load(), Failed: m.failed.Load(), Prompt: counterValue(m.prompt), Matched: counterValue(m.matched),
+		Cached: counterValue(m.cached), TTFT: readHistogram(m.ttft), Added: readHistogram(m.overhead),
+	}
 }
 
 // counterValue reads a counter.

@@ -31,6 +31,7 @@ import (
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/requests"
 	"github.com/banyan-llm/banyan/router/token"
 	"github.com/banyan-llm/banyan/router/tracing"
@@ -81,7 +82,7 @@ type Peer struct {
 	journal   *journal
 	census    *census
 	readiness *readiness
-	report    *report
+	report    *statusReport
 	house     *housekeeping
 	front     *front
 }
@@ -289,9 +290,10 @@ func (p *Peer) composeFront(bounds *ceilings) {
 	}
 	f.operators = &operators{fleet: p.fleet, loads: p.loads, mesh: p.mesh, log: p.log}
 	f.console.Serve(console.Sources{Find: p.journal.findRequest, Notable: p.journal.notableRequests, Runbook: deploy.Runbook})
-	p.report = &report{
+	p.report = &statusReport{
 		self: p.self, rules: p.rules, clock: p.clock, index: p.index, loads: p.loads, fleet: p.fleet, tokens: p.tokens, mesh: p.mesh,
 		path: p.path, journal: p.journal, readiness: p.readiness, front: f, metrics: p.metrics, prefixes: f.prefixes,
+		recent: report.LastMinute{Take: p.metrics.sample},
 		replicas: &replicaReport{
 			rules: p.rules, clock: p.clock, index: p.index, loads: p.loads, fleet: p.fleet, tokens: p.tokens, ingest: p.ingest, census: p.census, metrics: p.metrics,
 		},

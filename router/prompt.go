@@ -11,6 +11,7 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
@@ -27,7 +28,7 @@ type prompts struct {
 	ingest  *follower
 	metrics *metrics
 	log     hclog.Logger
-	roots   rootNames
+	roots   report.RootNames
 }
 
 // readPrompt turns the body into block keys, once per call.
@@ -53,7 +54,7 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	if lost, ok := call.Lost.(*prompt); ok {
 		pr.before = lost.guilt()
 	}
-	p.roots.note(pr.keys.Root, body.Model, call.Tenant)
+	p.roots.Note(pr.keys.Root, body.Model, call.Tenant)
 	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()

@@ -20,6 +20,7 @@ import (
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/requests"
 )
 
@@ -41,7 +42,7 @@ type journal struct {
 	stdout    io.Writer     // nil: nobody's
 	lostLines uint64        // of the access log, as last told; of keepHouse's goroutine
 	arrived   atomic.Uint64 // requests
-	rate      rateMeter     // of them
+	rate      report.Rate   // of them
 }
 
 // mintID names a request.

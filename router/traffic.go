@@ -33,12 +33,12 @@ func (t *traffic) total() policy.Traffic {
 
 // advise is the prefill:decode ratio for the traffic so far, by the mean of
 // what was learned of the replicas' rates.
-func (rep *report) advise() (ratio float64, ok bool) {
+func (rep *statusReport) advise() (ratio float64, ok bool) {
 	return rep.rules.config().Routing.Disagg.Advise(rep.path.traffic.total(), rep.loads.TypicalRates())
 }
 
 // disaggStatus says how the pools are used; nil while disaggregation is off.
-func (rep *report) disaggStatus() *console.Disagg {
+func (rep *statusReport) disaggStatus() *console.Disagg {
 	cfg := &rep.rules.config().Routing.Disagg
 	if !cfg.On() {
 		return nil

@@ -95,38 +95,6 @@ func TestOutcomesOfTries(t *testing.T) {
 	}
 }
 
-// Requests a second are those of the last seconds: a pool that stopped says so.
-func TestTheRateIsOfTheLastSeconds(t *testing.T) {
-	var m rateMeter
-	at, n := time.Now(), uint64(0)
-	for range 60 {
-		m.mark(at, n)
-		at, n = at.Add(time.Second), n+100
-	}
-	if r := m.perSecond(at, n); r < 99 || r > 101 {
-		t.Errorf("%v a second, want 100", r)
-	}
-	counts := []uint64{}
-	for i := range uint64(20) { // more each second: what it looks back on is seen
-		n += i * i
-		m.mark(at, n)
-		counts = append(counts, n)
-		if old := len(counts) - 1 - rateSeconds; old >= 0 {
-			if got, want := m.perSecond(at, n), float64(n-counts[old])/rateSeconds; got < want-.01 || got > want+.01 {
-				t.Errorf("%v a second, want %v", got, want)
-			}
-		}
-		at = at.Add(time.Second)
-	}
-	for range rateSeconds + 1 {
-		m.mark(at, n)
-		at = at.Add(time.Second)
-	}
-	if r := m.perSecond(at, n); r != 0 {
-		t.Errorf("%v a second after %d s of nothing", r, rateSeconds)
-	}
-}
-
 // An autoscaler must see a pool without a usable replica as full, not as idle.
 func TestSaturationIsOneWhereNobodyCanServe(t *testing.T) {
 	p := quietPeer(t, func(c *Config) {
