@@ -9,6 +9,7 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/report"
@@ -82,7 +83,7 @@ type capacity struct {
 	loads   *load.Table
 	picker  *pick.Picker
 	view    *meshView
-	metrics *metrics
+	metrics *metrics.Metrics
 	used    *workingset.Set
 }
 
@@ -155,8 +156,8 @@ func (c *capacity) takes(r *fleet.Replica, model string) bool {
 
 // waited counts a request that could not be dispatched at once.
 func (c *capacity) waited(how proxy.Outcome, took time.Duration) {
-	c.metrics.waits.WithLabelValues(string(how)).Inc()
-	c.metrics.queueWait.Observe(took.Seconds())
+	c.metrics.Waits.WithLabelValues(string(how)).Inc()
+	c.metrics.QueueWait.Observe(took.Seconds())
 }
 
 // queueStatus says who waits for room.
@@ -169,9 +170,9 @@ func (rep *statusReport) queueStatus() *console.Queue {
 	s := rep.front.waiting()
 	q.InFlight, q.Waiting, q.Classes, q.Tenants, q.OldestMs = s.InFlight, s.Queued, s.Classes, s.Tenants, s.Oldest.Milliseconds()
 	for _, how := range proxy.Outcomes {
-		q.Outcomes[string(how)] = counterValue(rep.metrics.waits.WithLabelValues(string(how)))
+		q.Outcomes[string(how)] = metrics.Count(rep.metrics.Waits.WithLabelValues(string(how)))
 	}
-	q.WaitMs = report.Quantiles(readHistogram(rep.metrics.queueWait))
+	q.WaitMs = report.Quantiles(metrics.Histogram(rep.metrics.QueueWait))
 	q.WorkingSet = rep.path.capacity.workingSet(time.Now())
 	return q
 }

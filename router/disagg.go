@@ -13,19 +13,11 @@ import (
 	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
-
-// Why a request is not even considered for two replicas; the other reasons
-// are policy's.
-const splitUnsuitable policy.SplitReason = "unsuitable"
-
-// splitReasons is the closed list of the label why.
-var splitReasons = []policy.SplitReason{
-	policy.SplitRemote, policy.SplitOnly, policy.SplitShort, policy.SplitSooner, policy.SplitNoPair, splitUnsuitable,
-}
 
 // lead is the prefill side of a ticket whose request two replicas share. It is
 // booked like a request of its own.
@@ -65,9 +57,9 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 	s.sort(suits)
 	split := policy.Disaggregate(pol, &p.rules.config().Routing, req, view, &s.pools)
 	if !suits {
-		split.Why = splitUnsuitable
+		split.Why = metrics.SplitUnsuitable
 	}
-	p.metrics.splits.WithLabelValues(string(split.Why)).Inc()
+	p.metrics.Splits.WithLabelValues(string(split.Why)).Inc()
 	if !split.Remote() {
 		if split.Whole.Pos < 0 {
 			return nil, proxy.ErrNoReplica
@@ -80,7 +72,7 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 		p.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(split.Whole.Matched), p.clock.ms(now))
 		t.policyName, t.reason = pol.Name(), split.Whole.Reason
 		tracePick(ctx, t, len(s.Cands), view)
-		p.metrics.decision.Observe(time.Since(now).Seconds())
+		p.metrics.Decision.Observe(time.Since(now).Seconds())
 		p.remember(s, call, s.pools.Whole, nil, &split.Whole, nil, t)
 		p.record(s, call, s.pools.Whole, nil, &split.Whole, nil, t, pr.keys.Tokens)
 		return t.target(pol.Name(), split.Whole), nil
@@ -96,7 +88,7 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
 	t.lead = &lead{ticket: first, engine: first.replica.Engine()}
 	tracePick(ctx, t, len(s.Cands), view)
-	p.metrics.decision.Observe(time.Since(now).Seconds())
+	p.metrics.Decision.Observe(time.Since(now).Seconds())
 	p.remember(s, call, s.pools.Prefill, nil, &split.Prefill, to, t)
 	p.record(s, call, s.pools.Prefill, nil, &split.Prefill, to, t, pr.keys.Tokens)
 	target := t.target(pol.Name(), split.Prefill)
@@ -111,7 +103,7 @@ type pairs struct {
 	fleet     *fleet.Fleet
 	loads     *load.Table
 	mesh      *link
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	log       hclog.Logger
 	transport *http.Transport // to replicas
 	legs      *disagg.Legs
@@ -219,7 +211,7 @@ func (p *pairs) endLead(t *ticket, how disagg.Outcome, usage openai.Usage, now t
 		return
 	}
 	took := now.Sub(l.at)
-	p.metrics.legs.WithLabelValues(string(how)).Inc()
+	p.metrics.Legs.WithLabelValues(string(how)).Inc()
 	if how == disagg.Answered {
 		p.loads.FirstToken(&l.cost, p.clock.ms(now))
 		p.loads.Learn(l.cost.Replica, policy.Sample{Predicted: l.predicted, Prefill: l.cost.Prefill, Seen: took.Seconds()})

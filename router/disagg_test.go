@@ -13,6 +13,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -137,7 +138,7 @@ func (d *duo) askAndLeave(legs int, reached <-chan struct{}) {
 }
 
 func (d *duo) legs(outcome disagg.Outcome) int {
-	return int(counterValue(d.peer.metrics.legs.WithLabelValues(string(outcome))))
+	return int(metrics.Count(d.peer.metrics.Legs.WithLabelValues(string(outcome))))
 }
 
 func says(status int, body string) http.HandlerFunc {
@@ -185,8 +186,8 @@ func TestNIXLLegs(t *testing.T) {
 			}
 		}
 		d.idle()
-		if d.legs(disagg.Answered) != 1 || counterValue(d.peer.metrics.cached) != 16 {
-			t.Errorf("answered %d, cached %d: the prefill answer counts", d.legs(disagg.Answered), counterValue(d.peer.metrics.cached))
+		if d.legs(disagg.Answered) != 1 || metrics.Count(d.peer.metrics.Cached) != 16 {
+			t.Errorf("answered %d, cached %d: the prefill answer counts", d.legs(disagg.Answered), metrics.Count(d.peer.metrics.Cached))
 		}
 	}
 }
@@ -240,7 +241,7 @@ func TestUnsuitableOrShortRequestsHaveOneLeg(t *testing.T) {
 	if calls := d.seen(); len(calls) != 1 || calls[0].role != "decode" {
 		t.Errorf("%+v", calls)
 	}
-	if got := counterValue(d.peer.metrics.splits.WithLabelValues(string(policy.SplitShort))); got != 1 {
+	if got := metrics.Count(d.peer.metrics.Splits.WithLabelValues(string(policy.SplitShort))); got != 1 {
 		t.Errorf("short was counted %d times", got)
 	}
 }

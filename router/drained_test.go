@@ -207,7 +207,7 @@ func TestRolesWithoutAReplicaAreMeasured(t *testing.T) {
 			c.Routing.Disagg.Mode = mode
 			c.Replicas = []fleet.Spec{{Name: "d", URL: "http://127.0.0.1:1", Model: "m", Role: "decode"}, {Name: "b", URL: "http://127.0.0.1:2", Model: "m"}}
 		})
-		return exposedBy(t, p.metrics.registry)
+		return exposedBy(t, p.metrics.Registry)
 	}
 	apart := scraped(policy.DisaggThreshold)
 	for _, want := range []string{`banyan_role_replicas_up{role="decode"} 1`, `banyan_role_replicas_up{role="prefill"} 0`} {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
@@ -59,7 +60,7 @@ func TestExactRoutingThatIsOffIsTold(t *testing.T) {
 				}
 			}
 			reg := prometheus.NewRegistry()
-			reg.MustRegister(newCollector(p))
+			reg.MustRegister(metrics.Collector(func() *metrics.State { return stateOf(p) }))
 			if n := seriesOf(t, reg, "banyan_prompt_keys_total", map[string]string{"model": "m", "rung": "text"}); n != 5 {
 				t.Errorf("%v prompts by text were counted, not 5", n)
 			}

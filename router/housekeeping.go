@@ -11,6 +11,7 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/pick"
 )
 
@@ -78,7 +79,7 @@ type housekeeping struct {
 	front     *front
 	report    *statusReport
 	page      *page
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	heap      *heapLimit
 	tagged    atomic.Bool // what the tag ready says
 }

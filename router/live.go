@@ -46,7 +46,7 @@ func (p *Peer) live(ctx context.Context) error {
 	}
 	p.front.api.Store(api)
 	closed := func(listener string) func(string) {
-		return func(why string) { p.metrics.refused.WithLabelValues(listener, why).Inc() }
+		return func(why string) { p.metrics.Refused.WithLabelValues(listener, why).Inc() }
 	}
 	files := openFiles()
 	fits := func() (int, string) {

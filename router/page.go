@@ -9,6 +9,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/report"
@@ -22,7 +23,7 @@ type page struct {
 	readiness *readiness
 	loads     *load.Table
 	console   *console.Console
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	log       hclog.Logger
 	history   report.History
 	unheard   report.Unheard // as logged; observeChanges alone touches it

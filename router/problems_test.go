@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // problemsOf are the problems of a peer's status that hold a word.
@@ -54,8 +55,8 @@ func TestAnswersThatBreakOffAreCountedAsFailed(t *testing.T) {
 		_, _ = io.ReadAll(res.Body)
 		res.Body.Close()
 		wait(t, "it is counted", func() bool { return p.Status().Requests.Total == uint64(i+1) })
-		if failed := p.Status().Requests.Failed; res.StatusCode != 200 || failed != uint64(i) || counterValue(p.metrics.cut) != uint64(i) {
-			t.Errorf("%s: status %d, %d failed, %v cut", what, res.StatusCode, failed, counterValue(p.metrics.cut))
+		if failed := p.Status().Requests.Failed; res.StatusCode != 200 || failed != uint64(i) || metrics.Count(p.metrics.Cut) != uint64(i) {
+			t.Errorf("%s: status %d, %d failed, %v cut", what, res.StatusCode, failed, metrics.Count(p.metrics.Cut))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/report"
@@ -26,7 +27,7 @@ type prompts struct {
 	tokens  *token.Tokenizer
 	fleet   *fleet.Fleet
 	ingest  *follower
-	metrics *metrics
+	metrics *metrics.Metrics
 	log     hclog.Logger
 	roots   report.RootNames
 }
@@ -55,7 +56,7 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 		pr.before = lost.guilt()
 	}
 	p.roots.Note(pr.keys.Root, body.Model, call.Tenant)
-	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
+	p.metrics.Keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // told is a configuration that a test changes while a peer follows it.
@@ -130,7 +131,7 @@ func TestABadConfigurationChangesNothing(t *testing.T) {
 	if p.rules.Load() != before || p.fleet.Get("a") == nil {
 		t.Error("something changed")
 	}
-	if n := counterValue(p.metrics.reloadFailures); n != 3 {
+	if n := metrics.Count(p.metrics.ReloadFailures); n != 3 {
 		t.Errorf("%d failures are counted", n)
 	}
 	s.change(func(c *Config) { *c = *before.told }, errors.New("banyan.yaml is empty"))

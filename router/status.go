@@ -14,6 +14,7 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/token"
 )
@@ -32,7 +33,7 @@ type statusReport struct {
 	journal   *journal
 	readiness *readiness
 	front     *front
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	replicas  *replicaReport
 	prefixes  *prefixUse
 	page      *page
@@ -49,7 +50,7 @@ type replicaReport struct {
 	tokens  *token.Tokenizer
 	ingest  *follower
 	census  *census
-	metrics *metrics
+	metrics *metrics.Metrics
 }
 
 // Status is what this peer knows, for people and scripts.
@@ -163,7 +164,7 @@ func (rep *replicaReport) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes ma
 		q.Cached = &ratio
 	}
 	var ttft time.Duration
-	if q.Tries, q.Failed, ttft = rep.metrics.usage.lately(r.Name(), now); ttft > 0 {
+	if q.Tries, q.Failed, ttft = rep.metrics.Usage.Lately(r.Name(), now); ttft > 0 {
 		q.TTFTMs = new(1000 * ttft.Seconds())
 	}
 	q.Stream, q.Cure = rep.streamStatus(r, d), cure
@@ -228,16 +229,16 @@ func (rep *statusReport) meshStatus() console.Mesh {
 	}
 	m.Quarantined = rep.index.Stats().Quarantined
 	m.Unjoined = rep.mesh.unjoined()
-	m.PropagationMs = report.Quantiles(readHistogram(rep.metrics.propagation))
+	m.PropagationMs = report.Quantiles(metrics.Histogram(rep.metrics.Propagation))
 	return m
 }
 
 func (rep *statusReport) requestStatus(now time.Time) console.Requests {
 	m := rep.metrics
 	return console.Requests{
-		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
-		CachedTokens: counterValue(m.cached), Rate: rep.journal.rate.PerSecond(now, rep.journal.arrived.Load()),
-		TTFTMs: report.Quantiles(readHistogram(m.ttft)), AddedMs: report.Quantiles(readHistogram(m.overhead)), Recent: rep.recent.Since(now),
+		Total: m.Total.Load(), Failed: m.Failed.Load(), PromptTokens: metrics.Count(m.Prompt), MatchedTokens: metrics.Count(m.Matched),
+		CachedTokens: metrics.Count(m.Cached), Rate: rep.journal.rate.PerSecond(now, rep.journal.arrived.Load()),
+		TTFTMs: report.Quantiles(metrics.Histogram(m.TTFT)), AddedMs: report.Quantiles(metrics.Histogram(m.Overhead)), Recent: rep.recent.Since(now),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/disagg"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 )
@@ -53,8 +54,8 @@ func (rep *statusReport) disaggStatus() *console.Disagg {
 			s.Decode++
 		}
 	}
-	for _, why := range splitReasons {
-		n := counterValue(rep.metrics.splits.WithLabelValues(string(why)))
+	for _, why := range metrics.Splits {
+		n := metrics.Count(rep.metrics.Splits.WithLabelValues(string(why)))
 		if why == policy.SplitRemote || why == policy.SplitOnly {
 			s.Pairs += n
 		} else {
@@ -62,7 +63,7 @@ func (rep *statusReport) disaggStatus() *console.Disagg {
 		}
 	}
 	for _, how := range []disagg.Outcome{disagg.Failed, disagg.Timeout} {
-		s.Failed += counterValue(rep.metrics.legs.WithLabelValues(string(how)))
+		s.Failed += metrics.Count(rep.metrics.Legs.WithLabelValues(string(how)))
 	}
 	if t := rep.path.traffic.total(); t.Requests > 0 {
 		s.Input, s.Cached, s.Output = t.Input/t.Requests, t.Cached/t.Requests, t.Output/t.Requests

@@ -1,4 +1,4 @@
-package router
+package metrics
 
 import (
 	"errors"
@@ -12,21 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/requests"
 )
-
-// usageExposition is what names a culprit once something happened.
-func usageExposition(t *testing.T) string {
-	t.Helper()
-	reg := prometheus.NewRegistry()
-	u, now := newUsage(reg), time.Now()
-	u.replica("r0").count(outcomeOK, time.Second, now)
-	u.replica("r0").addTokens(1, 2, 3)
-	u.observeRequest(&requests.Record{Client: "k", Tenant: "t", TTFT: time.Second, Status: 200, Prompt: 1, Cached: 1, Output: 1}, "m", now)
-	return exposedBy(t, reg)
-}
 
 func exposedBy(t *testing.T, reg *prometheus.Registry) string {
 	t.Helper()
@@ -35,22 +23,22 @@ func exposedBy(t *testing.T, reg *prometheus.Registry) string {
 	return w.Body.String()
 }
 
-// The number of series is bounded, whatever clients call themselves; replicas
+// The number of series is bounded, whatever clients call themselves (I1); replicas
 // that are gone leave none.
 func TestUsageIsBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	u, now := newUsage(reg), time.Now()
-	for i := range 3 * maxUsageSeries {
-		u.observeRequest(&requests.Record{Client: "k", Tenant: fmt.Sprint("t", i), Status: 200, Prompt: 2, Cached: requests.Unknown, Output: 1}, fmt.Sprint("m", i), now)
+	for i := range 3 * maxUsers {
+		u.ObserveRequest(&requests.Record{Client: "k", Tenant: fmt.Sprint("t", i), Status: 200, Prompt: 2, Cached: requests.Unknown, Output: 1}, fmt.Sprint("m", i), now)
 	}
-	u.observeRequest(&requests.Record{Client: "\xff", Tenant: "\xfe", Status: 200}, "m0", now)
-	u.replica("gone").count(outcomeReset, 0, now)
-	u.replica("here").count(outcomeCut, time.Second, now)
+	u.ObserveRequest(&requests.Record{Client: "\xff", Tenant: "\xfe", Status: 200}, "m0", now)
+	u.Replica("gone").count(outcomeReset, 0, now)
+	u.Replica("here").count(outcomeCut, time.Second, now)
 	text := exposedBy(t, reg)
-	if n := strings.Count(text, "banyan_usage_requests_total{"); n != maxUsageSeries+1 {
+	if n := strings.Count(text, "banyan_usage_requests_total{"); n != maxUsers+1 {
 		t.Errorf("%d pairs of key and tenant", n)
 	}
-	if n := strings.Count(text, "banyan_model_ttft_seconds_count{"); n != maxModelSeries+1 {
+	if n := strings.Count(text, "banyan_model_ttft_seconds_count{"); n != MaxModels+1 {
 		t.Errorf("%d models", n)
 	}
 	for _, want := range []string{
@@ -62,14 +50,14 @@ func TestUsageIsBounded(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	u.keep(func(name string) bool { return name == "here" })
+	u.Keep(func(name string) bool { return name == "here" })
 	if text = exposedBy(t, reg); strings.Contains(text, `"gone"`) || !strings.Contains(text, `"here"`) {
 		t.Error("a replica that is gone leaves series, or one that is here does not")
 	}
-	if n, failed, ttft := u.lately("here", now); n != 1 || failed != 1 || ttft != time.Second {
+	if n, failed, ttft := u.Lately("here", now); n != 1 || failed != 1 || ttft != time.Second {
 		t.Errorf("%d tries, %d failed, %v", n, failed, ttft)
 	}
-	if n, _, _ := u.lately("here", now.Add(2*time.Minute)); n != 0 {
+	if n, _, _ := u.Lately("here", now.Add(2*time.Minute)); n != 0 {
 		t.Errorf("%d tries of two minutes ago", n)
 	}
 }
@@ -91,27 +79,6 @@ func TestOutcomesOfTries(t *testing.T) {
 			if got := tryOutcome(&res); got != want {
 				t.Errorf("%+v: %s, want %s", res, got, want)
 			}
-		}
-	}
-}
-
-// An autoscaler must see a pool without a usable replica as full, not as idle.
-func TestSaturationIsOneWhereNobodyCanServe(t *testing.T) {
-	p := quietPeer(t, func(c *Config) {
-		c.Replicas = []fleet.Spec{{Name: "r0", URL: "http://127.0.0.1:1", Model: "m"}, {Name: "r1", URL: "http://127.0.0.1:2", Model: "m"}}
-		c.Admission.ReplicaLimit = 4
-	})
-	at := pool{"m", "both"}
-	for _, r := range p.fleet.List() {
-		r.OK(time.Now())
-	}
-	if got := p.path.capacity.saturation(time.Now()); got[at] != 0 {
-		t.Errorf("idle: %v", got)
-	}
-	for i, r := range p.fleet.List() {
-		p.loads.SetIntent(r.Stream, true, time.Now().UnixMilli())
-		if got := p.path.capacity.saturation(time.Now()); (got[at] == 1) != (i == 1) {
-			t.Errorf("%d drained: %v", i+1, got)
 		}
 	}
 }
