@@ -38,25 +38,25 @@ func tracePick(ctx context.Context, t *ticket, candidates int, view *policy.View
 }
 
 // traceLegs makes the spans of legs; nil while tracing is off.
-func traceLegs(t *tracing.Tracing) func(req *http.Request, leg, replica string) (*http.Request, func(*http.Response, error)) {
+func traceLegs(t *tracing.Tracing) func(req *http.Request, leg, replica string) (*http.Request, func(status int, err error)) {
 	if t == nil {
 		return nil
 	}
-	return func(req *http.Request, leg, replica string) (*http.Request, func(*http.Response, error)) {
+	return func(req *http.Request, leg, replica string) (*http.Request, func(status int, err error)) {
 		ctx, span := t.Tracer().Start(req.Context(), leg, trace.WithSpanKind(trace.SpanKindClient),
 			trace.WithAttributes(attribute.String("banyan.replica", replica)))
 		req = req.WithContext(ctx)
 		proxy.Inject(ctx, req.Header)
-		return req, func(res *http.Response, err error) { endLeg(span, res, err) }
+		return req, func(status int, err error) { endLeg(span, status, err) }
 	}
 }
 
-// endLeg ends the span of a leg with the answer's header, or why there is none.
-func endLeg(span trace.Span, res *http.Response, err error) {
-	if res != nil {
-		span.SetAttributes(attribute.Int("http.response.status_code", res.StatusCode))
+// endLeg ends the span of a leg with the answer's status, or why there is none.
+func endLeg(span trace.Span, status int, err error) {
+	if status != 0 {
+		span.SetAttributes(attribute.Int("http.response.status_code", status))
 	}
-	if err != nil || res != nil && res.StatusCode >= 500 {
+	if err != nil || status >= 500 {
 		span.SetStatus(codes.Error, "")
 	}
 	span.End()

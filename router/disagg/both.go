@@ -103,7 +103,7 @@ func (m *meeting) prefill() {
 	defer timer.Stop()
 	first, end := m.legs.trace(m.first, prefillLeg, m.try.Prefill.Name)
 	res, err := m.legs.Transport.RoundTrip(first)
-	defer func() { end(res, err) }()
+	defer func() { end(statusOf(res), err) }()
 	if err != nil {
 		m.failed(err)
 		return

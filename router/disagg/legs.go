@@ -67,8 +67,9 @@ type Legs struct {
 	Timeout   func() time.Duration // of a prefill leg, asked at its start
 	Log       hclog.Logger
 	// Trace begins the span of a leg and names it to the replica; what it
-	// returns ends the span. Nil: no spans.
-	Trace func(req *http.Request, leg, replica string) (*http.Request, func(*http.Response, error))
+	// returns ends the span, with the answer's status, 0 if there is none. Nil:
+	// no spans.
+	Trace func(req *http.Request, leg, replica string) (*http.Request, func(status int, err error))
 
 	running running // prefill legs that may outlive their answers
 }

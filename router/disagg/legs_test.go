@@ -243,14 +243,14 @@ func TestSpansOfLegs(t *testing.T) {
 		p := newPair(t, engine, says(200, prefillSays), says(200, decodeSays))
 		open := map[string]bool{}
 		var mu sync.Mutex
-		p.legs.Trace = func(req *http.Request, leg, replica string) (*http.Request, func(*http.Response, error)) {
+		p.legs.Trace = func(req *http.Request, leg, replica string) (*http.Request, func(int, error)) {
 			mu.Lock()
 			defer mu.Unlock()
 			open[leg+" "+replica] = true
-			return req, func(res *http.Response, err error) {
+			return req, func(status int, err error) {
 				mu.Lock()
 				defer mu.Unlock()
-				open[leg+" "+replica] = res == nil || err != nil
+				open[leg+" "+replica] = status != 200 || err != nil
 			}
 		}
 		if _, _, err := p.ask(plainAsk, Answered); err != nil {

@@ -38,10 +38,10 @@ func (l *Legs) decodeLeg(t *Try, req *http.Request) (*http.Response, error) {
 	req, end := l.trace(req, "decode leg", t.Decode.Name)
 	res, err := l.Transport.RoundTrip(req)
 	if l.Trace == nil || err != nil {
-		end(res, err)
+		end(statusOf(res), err)
 		return res, err
 	}
-	res.Body = &tracedBody{res.Body, func() { end(res, nil) }}
+	res.Body = &tracedBody{res.Body, func() { end(res.StatusCode, nil) }}
 	return res, nil
 }
 

@@ -123,7 +123,7 @@ func (l *Legs) exchange(ctx context.Context, t *Try, body []byte) (*http.Respons
 	}
 	first, end := l.trace(first, prefillLeg, t.Prefill.Name)
 	res, err := l.Transport.RoundTrip(first)
-	defer func() { end(res, err) }()
+	defer func() { end(statusOf(res), err) }()
 	if err != nil {
 		return nil, nil, err
 	}
