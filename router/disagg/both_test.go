@@ -1,11 +1,13 @@
 package disagg
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -19,7 +21,8 @@ func TestI7ThePrefillLegOutlivesTheAnswer(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}), says(200, decodeSays))
-	res, err := p.send(t.Context(), plainAsk)
+	ctx, over := context.WithCancel(t.Context())
+	res, err := p.send(ctx, plainAsk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +31,7 @@ func TestI7ThePrefillLegOutlivesTheAnswer(t *testing.T) {
 		t.Fatalf("%s %v", raw, err)
 	}
 	res.Body.Close()
+	over() // as a server does once it has answered
 	close(released)
 	p.legs.running.wg.Wait()
 	if len(p.ends) != 1 || p.ends[0] != Answered || p.usage.Prompt != 40 {
@@ -36,6 +40,39 @@ func TestI7ThePrefillLegOutlivesTheAnswer(t *testing.T) {
 	if body := p.sent("decode").raw; body != p.sent("prefill").raw || !strings.HasPrefix(body, strings.TrimSuffix(plainAsk, "}")) ||
 		!strings.Contains(body, `"bootstrap_host":"127.0.0.1","bootstrap_port":8998,"bootstrap_room":`) {
 		t.Error(body)
+	}
+}
+
+// TestI7ThePrefillLegIsLetGoAtTheEndOfTheAnswer: at its normal end alone.
+func TestI7ThePrefillLegIsLetGoAtTheEndOfTheAnswer(t *testing.T) {
+	for end, want := range map[error]bool{io.EOF: true, io.ErrUnexpectedEOF: false} {
+		let := false
+		b := &decodeBody{
+			ReadCloser: io.NopCloser(io.MultiReader(strings.NewReader("a"), iotest.ErrReader(end))),
+			cause:      func() error { return nil }, detach: func() bool { let = true; return true },
+		}
+		if _, err := io.Copy(io.Discard, b); (err == nil) != want || let != want {
+			t.Errorf("I7: an answer that ended with %v: %v, let go: %v", end, err, let)
+		}
+	}
+}
+
+// TestI7AClientThatLeavesInMidAnswerEndsThePrefillLeg: which may still run.
+func TestI7AClientThatLeavesInMidAnswerEndsThePrefillLeg(t *testing.T) {
+	p := newPair(t, "sglang", begins(hangs), begins(hangs))
+	ctx, leave := context.WithCancel(t.Context())
+	res, err := p.send(ctx, plainAsk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if _, err := io.Copy(io.Discard, res.Body); err == nil {
+		t.Error("the answer ended well")
+	}
+	res.Body.Close()
+	p.legs.running.wg.Wait()
+	if len(p.ends) != 1 || p.ends[0] != Left || p.broke {
+		t.Errorf("I7: told %q", p.ends)
 	}
 }
 
