@@ -102,7 +102,7 @@ func newRun(cfg Config) (*run, error) {
 		}
 		r.policy = p
 	}
-	r.working = newWorking(&r.cfg)
+	r.working = r.newWorking()
 	r.plan()
 	for k := range cfg.Replicas {
 		engine, err := r.newEngine(k)
