@@ -5,6 +5,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -13,18 +14,17 @@ import (
 // sidecar in front of an engine, which overwrites what bodies say of it.
 const kvSourceHeader = "X-Kv-Cache-Source-Host-Port"
 
-// fetch is what a try should fetch of its prompt, and from whom.
+// fetch is what a try should fetch, and from whom.
 type fetch struct {
-	source  *fleet.Replica // nil: nothing
-	decided policy.Decision
-	sure    int // tokens that its replica held for certain
+	pick.Fetch
+	source *fleet.Replica // nil: nothing
 }
 
-// Outcomes of fetches; a closed list, used as a metric label.
+// Outcomes of fetches as metric labels.
 const (
-	fetchCame     = "fetched"  // the engine found most of the tokens cached
-	fetchComputed = "computed" // it computed most of them
-	fetchUnknown  = "unknown"  // it does not say, or the try came to nothing
+	fetchCame     = string(pick.FetchCame)
+	fetchComputed = string(pick.FetchComputed)
+	fetchUnknown  = string(pick.FetchUnknown)
 )
 
 // whoFetches fills in which replicas of the set fetch from each other, if bodies
@@ -52,11 +52,11 @@ func (s *scratch) seeFetches() {
 
 // fetchFrom is what the winner of a decision fetches.
 func (s *scratch) fetchFrom(d *policy.Decision) fetch {
-	at := s.Source(d)
+	f, at := s.Fetch(d)
 	if at < 0 {
 		return fetch{}
 	}
-	return fetch{source: s.replicas[at], decided: *d, sure: s.Cands[d.Pos].Disk}
+	return fetch{Fetch: f, source: s.replicas[at]}
 }
 
 // name is the source's, "" without one.
@@ -68,7 +68,7 @@ func (f *fetch) name() string {
 }
 
 // tokens is how many tokens it is told to fetch.
-func (f *fetch) tokens() int { return f.decided.FetchTo - f.sure }
+func (f *fetch) tokens() int { return f.Decided.FetchTo - f.Sure }
 
 // address is where the source's engine hands out KV blocks, "" without one.
 func (f *fetch) address() string {
@@ -92,14 +92,11 @@ func (p *requestPath) learnFetch(t *ticket, res *proxy.Result) {
 	if t.fetch.source == nil {
 		return
 	}
-	how := fetchUnknown
-	if u := &res.Usage; u.Known && (u.CachedKnown || t.replica.Reports()) { // vLLM does not say 0
-		d := &t.fetch.decided
-		got := 2*u.Cached >= t.fetch.sure+d.FetchTo
-		if how = fetchComputed; got {
-			how = fetchCame
-		}
-		p.loads.LearnFetch(t.cost.Replica, d, t.first.Sub(t.at).Seconds(), got) // below 0 of an answer in one piece: nobody saw it begin
+	u := &res.Usage
+	told := u.Known && (u.CachedKnown || t.replica.Reports()) // vLLM does not say 0
+	how := t.fetch.Outcome(told, u.Cached)
+	if told {
+		p.loads.LearnFetch(t.cost.Replica, &t.fetch.Decided, t.first.Sub(t.at).Seconds(), how == pick.FetchCame) // below 0 of an answer in one piece: nobody saw it begin
 	}
-	p.metrics.fetches.WithLabelValues(how).Inc()
+	p.metrics.fetches.WithLabelValues(string(how)).Inc()
 }
