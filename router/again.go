@@ -68,6 +68,7 @@ func (p *requestPath) lookAgain(s *scratch, call *proxy.Call, pr *prompt, pol po
 	if !p.loads.Move(&t.cost, other.cost, p.capacity.limitFor(call, now), p.clock.ms(now)) {
 		return t, pick.LookStayed
 	}
+	p.planFetch(s, &next, other, now)
 	p.mesh.loadChanged(true)
 	other.cost, *d = t.cost, next
 	return other, how

@@ -2,6 +2,7 @@ package router
 
 import (
 	"net/url"
+	"time"
 
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/openai"
@@ -50,13 +51,15 @@ func (s *scratch) seeFetches() {
 	}
 }
 
-// fetchFrom is what the winner of a decision fetches.
-func (s *scratch) fetchFrom(d *policy.Decision) fetch {
+// planFetch says what the try that was booked for a decision fetches. Its source
+// is busy from now on, for who is decided while this one is looked at again.
+func (p *requestPath) planFetch(s *scratch, d *policy.Decision, t *ticket, now time.Time) {
 	f, at := s.Fetch(d)
 	if at < 0 {
-		return fetch{}
+		return
 	}
-	return fetch{Fetch: f, source: s.replicas[at]}
+	t.fetch = fetch{Fetch: f, source: s.replicas[at]}
+	p.picker.HandOut(&s.Scratch, t.fetch.source.Stream, d, p.clock.ms(now))
 }
 
 // name is the source's, "" without one.
