@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -61,5 +62,8 @@ func TestWholePeersOutliveTheirSources(t *testing.T) {
 	t.Logf("%d of %d answered, %d lost in flight, %d tries again; fetches: %v", rep.Completed, rep.Requests, rep.InFlightLost, rep.Retried, rep.Fetches)
 	if !rep.OK() || rep.Retried == 0 || rep.Fetches[pick.FetchCame] == 0 || rep.Fetches[pick.FetchUnknown] == 0 {
 		t.Errorf("%d failed, %d lost in flight, %d tries again, fetches %v", rep.Failed, rep.InFlightLost, rep.Retried, rep.Fetches)
+	}
+	if again := playMesh(t, cfg, schedule.String()); !reflect.DeepEqual(rep, again) {
+		t.Errorf("E1: two runs differ:\n%+v\n%+v", rep, again)
 	}
 }

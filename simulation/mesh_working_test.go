@@ -3,6 +3,7 @@ package simulation
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -70,9 +71,13 @@ func TestWholePeersLetConversationsWait(t *testing.T) {
 func TestConversationsOutliveThePeerWhereTheyWait(t *testing.T) {
 	cfg := conversations(1)
 	cfg.WorkingSet = .8
-	rep := playMesh(t, cfg, "at=120s for=5s kill a\nat=160s for=20s cut b c\nat=200s for=5s kill b\nat=230s drain c")
+	const schedule = "at=120s for=5s kill a\nat=160s for=20s cut b c\nat=200s for=5s kill b\nat=230s drain c"
+	rep := playMesh(t, cfg, schedule)
 	t.Logf("%d waited, %d lost in flight, %d tries again", rep.Waited, rep.InFlightLost, rep.Retried)
 	if !rep.OK() || rep.Waited == 0 || rep.Retried == 0 {
 		t.Errorf("%d failed, %d lost in flight, %d waited, %d tries again", rep.Failed, rep.InFlightLost, rep.Waited, rep.Retried)
+	}
+	if again := playMesh(t, cfg, schedule); !reflect.DeepEqual(rep, again) {
+		t.Errorf("E1: two runs differ:\n%+v\n%+v", rep, again)
 	}
 }
