@@ -1,11 +1,13 @@
 package router
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/policy"
 )
 
 // p2pEngine is a vLLM whose P2P tier is elsewhere: it keeps what it was told and
@@ -151,6 +155,29 @@ func TestReplicasFetchWhatAnotherOneHolds(t *testing.T) {
 	}
 	if params != "" || header != "" || outcome(fetchComputed) == 0 {
 		t.Errorf("after %v fetches that brought nothing it was told %s, %s", outcome(fetchComputed), params, header)
+	}
+}
+
+// TestASourceIsBusyFromTheBookingOn: whoever is decided while a request is looked
+// at again knows that its source hands out already.
+func TestASourceIsBusyFromTheBookingOn(t *testing.T) {
+	b := book(t, 2, policy.Default)
+	b.s.fetches = []bool{true, true, true}
+	b.path.gather(b.s, time.Now())
+	deepest := b.fleet.Get("r2")
+	b.d.Pos = slices.IndexFunc(b.s.Cands, func(c policy.Candidate) bool { return b.s.replicas[c.Index] != deepest })
+	b.d.FetchTo, b.d.Fetched, b.d.Moving = b.s.Cands[b.d.Pos].Fetch, 1, 5
+	ctx, leave := context.WithCancel(context.Background())
+	leave() // before the second look: it is never sent
+	if err := b.settle(t, ctx); err == nil {
+		t.Fatal("it was sent")
+	}
+	if b.t.fetch.source != deepest {
+		t.Errorf("it fetches from %q", b.t.fetch.name())
+	}
+	entries := []*load.Entry{b.loads.Entry(deepest.Stream)}
+	if busy := b.loads.HandOuts(nil, entries, b.clock.ms(time.Now())); busy[0] < 4 {
+		t.Errorf("the source is busy for %v s", busy)
 	}
 }
 

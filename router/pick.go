@@ -149,7 +149,6 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	if t == nil {
 		return nil, proxy.ErrSaturated
 	}
-	p.planFetch(s, &d, t, begin)
 	p.metrics.decision.Observe(time.Since(begin).Seconds())
 	if t, err = p.settle(ctx, s, call, pr, pol, &d, t); err != nil {
 		return nil, err
