@@ -18,9 +18,10 @@ type secondLook struct {
 
 // settle looks at a booked decision again before it is sent, if that is worth
 // the wait: until then other peers may have sent as much to the same replica.
-// d becomes the decision that holds, the ticket is its. An error: the client
-// left, and nothing is booked any more.
+// What it fetches from is busy meanwhile. d becomes the decision that holds, the
+// ticket is its. An error: the client left, and nothing is booked any more.
 func (p *requestPath) settle(ctx context.Context, s *scratch, call *proxy.Call, pr *prompt, pol policy.Policy, d *policy.Decision, t *ticket) (*ticket, error) {
+	p.planFetch(s, d, t, t.at)
 	if !pick.WorthAgain(pol, &s.View, d, len(s.Cands)) {
 		return t, nil
 	}
@@ -68,6 +69,7 @@ func (p *requestPath) lookAgain(s *scratch, call *proxy.Call, pr *prompt, pol po
 	if !p.loads.Move(&t.cost, other.cost, p.capacity.limitFor(call, now), p.clock.ms(now)) {
 		return t, pick.LookStayed
 	}
+	p.planFetch(s, &next, other, now)
 	p.mesh.loadChanged(true)
 	other.cost, *d = t.cost, next
 	return other, how

@@ -2,10 +2,11 @@ package router
 
 import (
 	"net/url"
+	"time"
 
 	"github.com/banyan-llm/banyan/router/fleet"
-	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -14,11 +15,10 @@ import (
 // sidecar in front of an engine, which overwrites what bodies say of it.
 const kvSourceHeader = "X-Kv-Cache-Source-Host-Port"
 
-// fetch is what a try should fetch of its prompt, and from whom.
+// fetch is what a try should fetch, and from whom.
 type fetch struct {
-	source  *fleet.Replica // nil: nothing
-	decided policy.Decision
-	sure    int // tokens that its replica held for certain
+	pick.Fetch
+	source *fleet.Replica // nil: nothing
 }
 
 // whoFetches fills in which replicas of the set fetch from each other, if bodies
@@ -44,13 +44,15 @@ func (s *scratch) seeFetches() {
 	}
 }
 
-// fetchFrom is what the winner of a decision fetches.
-func (s *scratch) fetchFrom(d *policy.Decision) fetch {
-	at := s.Source(d)
+// planFetch says what the try that was booked for a decision fetches. Its source
+// is busy from now on, for who is decided while this one is looked at again.
+func (p *requestPath) planFetch(s *scratch, d *policy.Decision, t *ticket, now time.Time) {
+	f, at := s.Fetch(d)
 	if at < 0 {
-		return fetch{}
+		return
 	}
-	return fetch{source: s.replicas[at], decided: *d, sure: s.Cands[d.Pos].Disk}
+	t.fetch = fetch{Fetch: f, source: s.replicas[at]}
+	p.picker.HandOut(&s.Scratch, t.fetch.source.Stream, d, p.clock.ms(now))
 }
 
 // name is the source's, "" without one.
@@ -62,7 +64,7 @@ func (f *fetch) name() string {
 }
 
 // tokens is how many tokens it is told to fetch.
-func (f *fetch) tokens() int { return f.decided.FetchTo - f.sure }
+func (f *fetch) tokens() int { return f.Decided.FetchTo - f.Sure }
 
 // address is where the source's engine hands out KV blocks, "" without one.
 func (f *fetch) address() string {
@@ -86,14 +88,11 @@ func (p *requestPath) learnFetch(t *ticket, res *proxy.Result) {
 	if t.fetch.source == nil {
 		return
 	}
-	how := metrics.FetchUnknown
-	if u := &res.Usage; u.Known && (u.CachedKnown || t.replica.Reports()) { // vLLM does not say 0
-		d := &t.fetch.decided
-		got := 2*u.Cached >= t.fetch.sure+d.FetchTo
-		if how = metrics.FetchComputed; got {
-			how = metrics.FetchCame
-		}
-		p.loads.LearnFetch(t.cost.Replica, d, t.first.Sub(t.at).Seconds(), got) // below 0 of an answer in one piece: nobody saw it begin
+	u := &res.Usage
+	told := u.Known && (u.CachedKnown || t.replica.Reports()) // vLLM does not say 0
+	how := t.fetch.Outcome(told, u.Cached)
+	if told {
+		p.loads.LearnFetch(t.cost.Replica, &t.fetch.Decided, t.first.Sub(t.at).Seconds(), how == pick.FetchCame) // below 0 of an answer in one piece: nobody saw it begin
 	}
-	p.metrics.Fetches.WithLabelValues(how).Inc()
+	p.metrics.Fetches.WithLabelValues(string(how)).Inc()
 }

@@ -1,11 +1,13 @@
 package router
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +17,9 @@ import (
 
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
-	"github.com/banyan-llm/banyan/router/metrics"
+	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/pick"
+	"github.com/banyan-llm/banyan/router/policy"
 )
 
 // p2pEngine is a vLLM whose P2P tier is elsewhere: it keeps what it was told and
@@ -136,7 +140,7 @@ func TestReplicasFetchWhatAnotherOneHolds(t *testing.T) {
 	if want := strings.TrimPrefix(holder.URL, "http://"); header != want {
 		t.Errorf("the sidecar would be told %q, want %s", header, want)
 	}
-	wait(t, "the fetch is counted", func() bool { return outcome(metrics.FetchCame) == 1 })
+	wait(t, "the fetch is counted", func() bool { return outcome(string(pick.FetchCame)) == 1 })
 	status, _, why := call(t, "GET", "http://"+p.front.admin.Addr().String()+"/v1/requests/"+id, "", "", "")
 	if status != http.StatusOK || !strings.Contains(strings.Join(strings.Fields(why), ""), `"kv_source":"holder","fetched_tokens":8000`) {
 		t.Errorf("%d %s: nobody tells what was fetched from whom", status, why)
@@ -148,10 +152,33 @@ func TestReplicasFetchWhatAnotherOneHolds(t *testing.T) {
 		if params, header = other.told(); params == "" {
 			break
 		}
-		wait(t, "what was computed all the same is counted", func() bool { return outcome(metrics.FetchComputed) == float64(n) })
+		wait(t, "what was computed all the same is counted", func() bool { return outcome(string(pick.FetchComputed)) == float64(n) })
 	}
-	if params != "" || header != "" || outcome(metrics.FetchComputed) == 0 {
-		t.Errorf("after %v fetches that brought nothing it was told %s, %s", outcome(metrics.FetchComputed), params, header)
+	if params != "" || header != "" || outcome(string(pick.FetchComputed)) == 0 {
+		t.Errorf("after %v fetches that brought nothing it was told %s, %s", outcome(string(pick.FetchComputed)), params, header)
+	}
+}
+
+// TestASourceIsBusyFromTheBookingOn: whoever is decided while a request is looked
+// at again knows that its source hands out already.
+func TestASourceIsBusyFromTheBookingOn(t *testing.T) {
+	b := book(t, 2, policy.Default)
+	b.s.fetches = []bool{true, true, true}
+	b.path.gather(b.s, time.Now())
+	deepest := b.fleet.Get("r2")
+	b.d.Pos = slices.IndexFunc(b.s.Cands, func(c policy.Candidate) bool { return b.s.replicas[c.Index] != deepest })
+	b.d.FetchTo, b.d.Fetched, b.d.Moving = b.s.Cands[b.d.Pos].Fetch, 1, 5
+	ctx, leave := context.WithCancel(context.Background())
+	leave() // before the second look: it is never sent
+	if err := b.settle(t, ctx); err == nil {
+		t.Fatal("it was sent")
+	}
+	if b.t.fetch.source != deepest {
+		t.Errorf("it fetches from %q", b.t.fetch.name())
+	}
+	entries := []*load.Entry{b.loads.Entry(deepest.Stream)}
+	if busy := b.loads.HandOuts(nil, entries, b.clock.ms(time.Now())); busy[0] < 4 {
+		t.Errorf("the source is busy for %v s", busy)
 	}
 }
 

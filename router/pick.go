@@ -154,9 +154,6 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	if t, err = p.settle(ctx, s, call, pr, pol, &d, t); err != nil {
 		return nil, err
 	}
-	if t.fetch = s.fetchFrom(&d); t.fetch.source != nil {
-		p.picker.HandOut(&s.Scratch, t.fetch.source.Stream, &d, p.clock.ms(begin))
-	}
 	p.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(d.Matched), p.clock.ms(begin))
 	t.policyName, t.reason = pol.Name(), d.Reason
 	tracePick(ctx, t, len(s.Cands), view)

@@ -12,22 +12,29 @@ import (
 // mustWait reports whether a call begins a conversation for which the caches of
 // its model's replicas have no room. Who has waited is let in; so is a retry.
 func (c *capacity) mustWait(p *pick.Prompt, call *proxy.Call, now time.Time) bool {
-	share := c.rules.config().Admission.WorkingSet
-	if share == 0 || call.Attempt > 0 || call.LetIn || !c.used.Begins(p.Chain.Keys, c.clock.ms(now)) {
-		return false
+	if call.Attempt > 0 || call.LetIn || c.rules.config().Admission.WorkingSet == 0 {
+		return false // most often: no rule is made
 	}
-	return call.Behind || c.used.Crowded(share, c.caches(call.Body.Model), c.clock.ms(now))
+	rule := c.workingSetRule(call.Body.Model)
+	return rule.Waits(p.Chain.Keys, call.Behind, c.clock.ms(now))
 }
 
 // roomToBegin is how many conversations that wait for a model may begin now: one
 // after the other, at one peer at a time.
 func (c *capacity) roomToBegin(model string) int {
 	now := time.Now()
-	share, seen := c.rules.config().Admission.WorkingSet, c.view.seen(now)
-	if share > 0 && (!workingset.Turn(seen.Rank, seen.Peers, now.UnixMilli()) || c.used.Crowded(share, c.caches(model), c.clock.ms(now))) {
+	rule, seen := c.workingSetRule(model), c.view.seen(now)
+	if !rule.LetsIn(seen.Rank, seen.Peers, c.clock.ms(now), now.UnixMilli()) {
 		return 0
 	}
 	return 1
+}
+
+// workingSetRule is who waits to begin a conversation with a model.
+func (c *capacity) workingSetRule(model string) workingset.Rule {
+	return workingset.Rule{
+		Set: c.used, Share: c.rules.config().Admission.WorkingSet, Pool: func() []workingset.Cache { return c.caches(model) },
+	}
 }
 
 // caches are those of the replicas that take requests of a model; "" is any.

@@ -9,8 +9,10 @@
 // judges replication: the real gossip core, index and trackers under cuts,
 // crashes, slow peers, skewed clocks and restarting engines. EvaluateMesh
 // (mesh*.go) is both at once, slower: a workload that goes through every peer's
-// own request side (router/pick, router/load) over the real index and core,
-// under faults if wanted.
+// own request side (router/pick, router/load, and router/workingset with
+// router/admission where conversations wait) over the real index and core, under
+// faults if wanted. Replicas with host memory and the links between them are one
+// model for both evaluations (links.go).
 //
 // Invariants, each held by a test:
 //
@@ -25,6 +27,7 @@
 //	M1  in a whole mesh every request is over once, and those that fail are
 //	    those whose peer or replica ended in mid-answer
 //	M2  many peers find and answer what one peer does
+//	M3  whole peers that let conversations wait, or fetch, gain what Evaluate says
 //
 // Many schedules at once, a line every 500 and one for each that fails; -fault-from
 // is the seed of the first:

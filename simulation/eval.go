@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation/replica"
 	"github.com/banyan-llm/banyan/simulation/workload"
@@ -129,18 +130,19 @@ type Report struct {
 	Again      int64   `json:"computed_again_tokens"`    // prompt tokens computed beyond what an endless cache would leave
 	LiveTokens float64 `json:"live_session_tokens_mean"` // tokens of the sessions under way, beginnings that all share not counted
 
-	Gossip      map[string]int64      `json:"gossip,omitempty"` // bytes by frame
-	MaxOverMean float64               `json:"max_over_mean"`    // of prefill seconds over replicas
-	E2E         float64               `json:"e2e_mean_s"`
-	Seconds     float64               `json:"seconds"` // virtual time from first arrival to last finish
-	Speedup     float64               `json:"speedup"`
-	Preempted   int64                 `json:"preempted"`
-	Reasons     map[policy.Reason]int `json:"reasons,omitempty"`
-	PerReplica  []int                 `json:"requests_per_replica"`
-	Shared      int                   `json:"shared_requests,omitempty"` // by a prefill and a decode replica
-	Fetched     int64                 `json:"fetched_tokens,omitempty"`  // from other replicas' host memory
-	Retried     int                   `json:"retried,omitempty"`         // sent again because their replica was lost
-	Stages      []StageReport         `json:"stages,omitempty"`          // those that are not for warming
+	Gossip      map[string]int64          `json:"gossip,omitempty"` // bytes by frame
+	MaxOverMean float64                   `json:"max_over_mean"`    // of prefill seconds over replicas
+	E2E         float64                   `json:"e2e_mean_s"`
+	Seconds     float64                   `json:"seconds"` // virtual time from first arrival to last finish
+	Speedup     float64                   `json:"speedup"`
+	Preempted   int64                     `json:"preempted"`
+	Reasons     map[policy.Reason]int     `json:"reasons,omitempty"`
+	PerReplica  []int                     `json:"requests_per_replica"`
+	Shared      int                       `json:"shared_requests,omitempty"` // by a prefill and a decode replica
+	Fetched     int64                     `json:"fetched_tokens,omitempty"`  // from other replicas' host memory
+	Fetches     map[pick.FetchOutcome]int `json:"fetches,omitempty"`         // what came of them
+	Retried     int                       `json:"retried,omitempty"`         // sent again because their replica was lost
+	Stages      []StageReport             `json:"stages,omitempty"`          // those that are not for warming
 }
 
 // StageReport is one stage of a workload that has stages.

@@ -60,7 +60,7 @@ func (r *run) lookAgain(now float64, i int) {
 	}
 	from := j.replica
 	j.replica, j.prefill, j.predicted, j.tokens = r.cands[d.Pos].Index, d.Prefill, d.Predicted, int64(j.req.Tokens-d.Matched-d.Fetched)
-	j.source = r.source(now, j.peer, &d, &r.cands[d.Pos])
+	r.source(now, j, &d, &r.cands[d.Pos])
 	e.loads.Move(&j.cost, load.Cost{Replica: r.views.names[j.replica], Prefill: j.prefill, Tokens: j.tokens, Blocks: j.blocks}, nil, millis(now))
 	r.views.tell(now, j.peer, 0)
 	r.wire.load(now, j.peer, from, false)

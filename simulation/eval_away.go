@@ -64,6 +64,7 @@ func (r *run) pass() {
 			r.books().firstToken(now, j)
 		}
 		r.books().finish(now, j)
+		r.learnFetch(j, false)
 		j.first, j.cached, j.due, j.sent = 0, 0, 0, false
 		again = append(again, i)
 	}

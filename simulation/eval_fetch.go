@@ -8,41 +8,24 @@ import (
 	"github.com/banyan-llm/banyan/simulation/replica"
 )
 
-// hosts are the replicas' host memories: whatever a replica computes is kept
-// there too, least recently used out, and outlives its GPU's copy. A replica
-// loads from its own, and with Config.Fetch from the others', one fetch after
-// the other over the link of whoever hands out (vLLM's offloading connector and
-// its P2P tier).
+// hosts are the replicas' host memories and what peers know of them.
 type hosts struct {
-	memories []*memory
-	index    *index    // what peers know of them
-	free     []float64 // when each one's link is
-	deep     [2][]int
-	hands    []int // of the decision in the making
-	busy     []float64
-	loading  [][]loading // per replica
-}
-
-// loading is a part of a prompt on its way into a replica. Requests that begin
-// with it wait for it (vLLM: "hit chunks are being loaded").
-type loading struct {
-	last  uint64 // its last key
-	pages int
-	until float64
+	*links
+	index *index
+	deep  [2][]int
+	hands []int // of the decision in the making
+	busy  []float64
 }
 
 func newHosts(cfg *Config) *hosts {
-	if cfg.HostTokens == 0 {
+	l := newLinks(cfg)
+	if l == nil {
 		return nil
 	}
-	h := &hosts{
-		index: newIndex(cfg), free: make([]float64, cfg.Replicas), hands: make([]int, cfg.Replicas), loading: make([][]loading, cfg.Replicas),
+	return &hosts{
+		links: l, index: newIndex(cfg), hands: make([]int, cfg.Replicas),
 		deep: [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
 	}
-	for range cfg.Replicas {
-		h.memories = append(h.memories, newMemory(cfg.HostTokens/cfg.Page))
-	}
-	return h
 }
 
 // tell keeps what a replica has computed.
@@ -66,8 +49,7 @@ func (h *hosts) tell(now float64, k int, events []replica.KVEvent) {
 func (h *hosts) lose(k int) {
 	if h != nil {
 		h.index.lose(k)
-		h.loading[k] = nil
-		h.memories[k] = newMemory(h.memories[k].limit)
+		h.links.lose(k)
 	}
 }
 
@@ -96,17 +78,18 @@ func (r *run) know(now float64, peer int, keys []uint64, tokens int) {
 	}
 }
 
-// source draws where a decision's winner, candidate c, fetches from; -1: nowhere.
-func (r *run) source(now float64, peer int, d *policy.Decision, c *policy.Candidate) int {
+// source draws where a decision's winner fetches from.
+func (r *run) source(now float64, j *job, d *policy.Decision, c *policy.Candidate) {
+	j.source = -1
 	h := r.hosts
 	if h == nil || !r.cfg.Fetch {
-		return -1
+		return
 	}
-	at := pick.Source(h.hands, h.busy, c.Index, d, r.rnd)
-	if at >= 0 && d.Fetched > 0 {
-		r.views.peers[peer].loads.HandOut(r.views.names[at], d.Moving-c.FetchWait, millis(now))
+	j.fetch = pick.Fetch{Decided: *d, Sure: c.Disk}
+	j.source = pick.Source(h.hands, h.busy, c.Index, d, r.rnd)
+	if j.source >= 0 {
+		pick.HandOut(r.views.peers[j.peer].loads, r.views.names[j.source], d, c, millis(now))
 	}
-	return at
 }
 
 // candidate is the one of a replica, in the decision in the making.
@@ -114,44 +97,31 @@ func (r *run) candidate(replica int) *policy.Candidate {
 	return &r.cands[slices.IndexFunc(r.cands, func(c policy.Candidate) bool { return c.Index == replica })]
 }
 
-// bring moves what a job's replica lacks on its GPU into it, from its own host
-// memory and from its source's: when it is all there, and how many tokens of the
-// prompt that are. What was thought to be there and is not is computed.
+// bring moves what a job's replica lacks on its GPU into it: when it is all there,
+// and how many tokens of the prompt that are.
 func (r *run) bring(now float64, j *job) (at float64, tokens int) {
-	h := r.hosts
-	if h == nil {
+	if r.hosts == nil {
 		return now, 0
 	}
-	keys := r.whole(j)
-	have := r.engines[j.replica].Cached(keys, j.req.Tokens)
-	tiers := &r.cfg.Routing.Tiers
-	at = now
-	hold := func(pages int) int { return min(pages*r.cfg.Page, j.req.Tokens-1) }
-	h.loading[j.replica] = slices.DeleteFunc(h.loading[j.replica], func(l loading) bool { return l.until <= now })
-	for _, l := range h.loading[j.replica] {
-		if l.pages <= len(keys) && keys[l.pages-1] == l.last && hold(l.pages) > have {
-			at, tokens, have = max(at, l.until), hold(l.pages), hold(l.pages)
-		}
+	source, keys := j.source, r.whole(j)
+	if source >= 0 && r.down[source] {
+		source = -1
 	}
-	if own := hold(h.memories[j.replica].depth(keys)); own > have {
-		at += tiers.CPU * float64(own-have)
-		tokens, have = own, own
+	at, tokens, fetched := r.hosts.bring(now, j.replica, source, keys, j.req.Tokens, r.engines[j.replica].Cached(keys, j.req.Tokens))
+	r.fetched += int64(fetched)
+	return at, tokens
+}
+
+// learnFetch counts what came of a job's fetch; told: it was answered.
+func (r *run) learnFetch(j *job, told bool) {
+	if j.source < 0 {
+		return
 	}
-	if j.source < 0 || r.down[j.source] {
-		return at, tokens
+	how := j.fetch.Outcome(told, j.cached)
+	r.fetches[how]++
+	if told && r.cfg.Learn {
+		r.views.peers[j.peer].loads.LearnFetch(r.views.names[j.replica], &j.fetch.Decided, j.first-j.arrived, how == pick.FetchCame)
 	}
-	pages := h.memories[j.source].depth(keys)
-	from := hold(pages)
-	at = max(at, now+tiers.Ask)
-	if from <= have {
-		return at, tokens
-	}
-	begin := max(now, h.free[j.source])
-	h.free[j.source] = begin + tiers.Peer*float64(from-have)
-	at = max(at, h.free[j.source]+tiers.Ask)
-	h.loading[j.replica] = append(h.loading[j.replica], loading{last: keys[pages-1], pages: pages, until: at})
-	r.fetched += int64(from - have)
-	return at, from
 }
 
 // moveBefore reports whether something that is fetched comes next.
@@ -192,58 +162,4 @@ func (r *run) enter(now float64, i, given int) bool {
 	j.replica = -1
 	r.release(now, j)
 	return false
-}
-
-// memory is a set of keys of bounded size, least recently used out.
-type memory struct {
-	limit int
-	at    map[uint64]*kept
-	ring  kept // next: the oldest
-}
-
-type kept struct {
-	key        uint64
-	prev, next *kept
-}
-
-func newMemory(limit int) *memory {
-	m := &memory{limit: limit, at: map[uint64]*kept{}}
-	m.ring.prev, m.ring.next = &m.ring, &m.ring
-	return m
-}
-
-// put adds keys, or makes them the youngest, and returns those that went.
-func (m *memory) put(keys []uint64) (gone []uint64) {
-	for _, key := range keys {
-		k := m.at[key]
-		if k == nil {
-			if len(m.at) >= m.limit {
-				k = m.ring.next
-				gone = append(gone, k.key)
-				delete(m.at, k.key)
-				k.unlink()
-			} else {
-				k = new(kept)
-			}
-			k.key = key
-			m.at[key] = k
-		} else {
-			k.unlink()
-		}
-		k.prev, k.next = m.ring.prev, &m.ring
-		k.prev.next, m.ring.prev = k, k
-	}
-	return gone
-}
-
-func (k *kept) unlink() { k.prev.next, k.next.prev = k.next, k.prev }
-
-// depth counts the leading keys that are there, and makes them the youngest.
-func (m *memory) depth(keys []uint64) int {
-	n := 0
-	for n < len(keys) && m.at[keys[n]] != nil {
-		n++
-	}
-	m.put(keys[:n])
-	return n
 }

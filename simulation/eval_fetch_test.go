@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/simulation/replica"
 	"github.com/banyan-llm/banyan/simulation/workload"
@@ -43,6 +44,9 @@ func TestForksFetchFromWhereTheyBegan(t *testing.T) {
 			1e6*c.perToken, without.TTFT.P90, with.TTFT.P90, with.Fetched, without.TTFT.Mean, with.TTFT.Mean)
 		if without.Fetched != 0 || with.Fetched == 0 || with.TTFT.P90 > c.most*without.TTFT.P90 || with.Completed != with.Requests {
 			t.Errorf("%g us a token: p90 %.0f ms, without fetching %.0f ms; %d tokens fetched", 1e6*c.perToken, with.TTFT.P90, without.TTFT.P90, with.Fetched)
+		}
+		if len(without.Fetches) != 0 || with.Fetches[pick.FetchCame] == 0 || with.Fetches[pick.FetchUnknown] != 0 {
+			t.Errorf("%g us a token: outcomes %v, %v without fetching", 1e6*c.perToken, with.Fetches, without.Fetches)
 		}
 	}
 }

@@ -13,7 +13,7 @@ func (r *run) report() Report {
 		Trace: w.Name, Told: w.Told, Policy: r.cfg.Policy, Peers: r.cfg.Peers, Replicas: r.cfg.Replicas,
 		IdealHitRatio: w.IdealHit(), Seed: r.cfg.Seed, TraceHash: fmt.Sprintf("%016x", w.Hash()),
 		ViewAge: Pair{1000 * r.cfg.DispatchDelay, 1000 * math.Max(r.cfg.DispatchDelay, r.cfg.LoadDelay)},
-		Speedup: r.cfg.Speedup, Reasons: r.reasons, PerReplica: make([]int, r.cfg.Replicas), Shared: r.remote, Retried: r.retried, Fetched: r.fetched,
+		Speedup: r.cfg.Speedup, Reasons: r.reasons, PerReplica: make([]int, r.cfg.Replicas), Shared: r.remote, Retried: r.retried, Fetched: r.fetched, Fetches: r.fetches,
 	}
 	if r.wire != nil {
 		rep.GossipBytes, rep.Gossip = r.wire.total(), r.wire.bytes

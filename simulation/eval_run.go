@@ -25,8 +25,9 @@ type job struct {
 	tokens        int64 // uncached tokens it expected
 	blocks        int64
 	cost          load.Cost
-	sent          bool    // to replica
-	source        int     // where it fetches from; -1: nowhere
+	sent          bool // to replica
+	source        int  // where it fetches from; -1: nowhere
+	fetch         pick.Fetch
 	due           float64 // when what it fetches is there
 	given         int     // tokens that are there then
 	looks         int     // at its decision, while it is held; 0: it is not
@@ -77,6 +78,7 @@ type run struct {
 	completed, failed int
 	remote            int // requests that two replicas shared
 	fetched           int64
+	fetches           map[pick.FetchOutcome]int
 	last              float64
 	reasons           map[policy.Reason]int
 }
@@ -87,7 +89,7 @@ func newRun(cfg Config) (*run, error) {
 		jobs: make([]job, len(cfg.Workload.Requests)), after: make(map[int][]int),
 		views: newViews(&cfg), index: newIndex(&cfg), hosts: newHosts(&cfg), routed: newRouted(cfg.Peers, cfg.Replicas, cfg.Remember), wire: newTraffic(&cfg),
 		deep:   [2][]int{make([]int, cfg.Replicas), make([]int, cfg.Replicas)},
-		pinned: make(map[int]int), reasons: make(map[policy.Reason]int), second: make(map[pick.Look]int),
+		pinned: make(map[int]int), reasons: make(map[policy.Reason]int), second: make(map[pick.Look]int), fetches: make(map[pick.FetchOutcome]int),
 	}
 	if pooled(cfg.Policy) {
 		limit := replica.Unlimited
@@ -102,7 +104,7 @@ func newRun(cfg Config) (*run, error) {
 		}
 		r.policy = p
 	}
-	r.working = newWorking(&r.cfg)
+	r.working = r.newWorking()
 	r.plan()
 	for k := range cfg.Replicas {
 		engine, err := r.newEngine(k)
@@ -255,7 +257,7 @@ func (r *run) firstToken(now float64, j *job, cached int) {
 	}
 	r.books().firstToken(now, j)
 	r.wire.load(now, j.peer, j.replica, false)
-	if r.cfg.Learn {
+	if r.cfg.Learn && j.source < 0 {
 		r.views.learn(now, j)
 	}
 }
@@ -270,6 +272,7 @@ func (r *run) finish(now float64, j *job) {
 	if r.shared != nil {
 		r.shared.add(j.keys)
 	}
+	r.learnFetch(j, true)
 	if r.cfg.Learn {
 		r.views.learnRun(now, j)
 	}
@@ -332,7 +335,7 @@ func (r *run) place(now float64, i int) {
 	}
 	j.replica, j.prefill, j.predicted = d.Pos, d.Prefill, d.Predicted
 	j.tokens = int64(j.req.Tokens - d.Matched - d.Fetched)
-	j.source = r.source(now, j.peer, &d, r.candidate(j.replica))
+	r.source(now, j, &d, r.candidate(j.replica))
 	if !r.hold(now, i, &d) {
 		r.submit(now, i, 0)
 	}

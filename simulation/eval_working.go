@@ -13,7 +13,6 @@ import (
 // is turned away after limits.queue_timeout is taken to come again: it waits
 // here without end.
 type working struct {
-	share float64
 	delay float64 // seconds that dispatches take to other peers
 	peers []peerQueue
 	uses  fifo[usage] // on their way to other peers
@@ -24,7 +23,7 @@ type working struct {
 
 // peerQueue is what one peer knows, and who waits there.
 type peerQueue struct {
-	set   *workingset.Set
+	rule  workingset.Rule
 	queue *admission.Queue
 }
 
@@ -35,15 +34,24 @@ type usage struct {
 	keys          []uint64
 }
 
-func newWorking(cfg *Config) *working {
+func (r *run) newWorking() *working {
+	cfg := &r.cfg
 	if cfg.WorkingSet == 0 || pooled(cfg.Policy) {
 		return nil
 	}
-	w := &working{share: cfg.WorkingSet, delay: cfg.DispatchDelay}
+	w := &working{delay: cfg.DispatchDelay}
 	for range cfg.Peers {
-		w.peers = append(w.peers, peerQueue{workingset.New(cfg.Page), admission.New(admission.Config{Limit: len(cfg.Workload.Requests)})})
+		w.peers = append(w.peers, peerQueue{
+			rule:  workingset.Rule{Set: workingset.New(cfg.Page), Share: cfg.WorkingSet, Pool: r.caches},
+			queue: waitingLine(cfg),
+		})
 	}
 	return w
+}
+
+// waitingLine is a queue that turns nobody away.
+func waitingLine(cfg *Config) *admission.Queue {
+	return admission.New(admission.Config{Limit: len(cfg.Workload.Requests)})
 }
 
 // wakeEvery is how often a peer looks after conversations that wait, seconds.
@@ -60,7 +68,7 @@ func (r *run) waits(now float64, i int) bool {
 	j := &r.jobs[i]
 	d := &w.peers[j.peer]
 	keys := r.views.read(j.req.Tokens, r.cfg.Page, r.whole(j)).Chain.Keys
-	if !d.set.Begins(keys, millis(now)) || d.queue.Len() == 0 && !r.crowded(now, d) {
+	if !d.rule.Waits(keys, d.queue.Len() > 0, millis(now)) {
 		return false
 	}
 	waiter, _, _ := d.queue.Push(clockOf(now), admission.Request{Cost: float64(j.req.Tokens)})
@@ -73,7 +81,8 @@ func (r *run) waits(now float64, i int) bool {
 // clockOf is virtual time as the queue reads it.
 func clockOf(now float64) time.Time { return time.UnixMilli(millis(now)) }
 
-func (r *run) crowded(now float64, d *peerQueue) bool {
+// caches are those of the replicas that are there.
+func (r *run) caches() []workingset.Cache {
 	w := r.working
 	w.pool = w.pool[:0]
 	for k, e := range r.engines {
@@ -81,7 +90,7 @@ func (r *run) crowded(now float64, d *peerQueue) bool {
 			w.pool = append(w.pool, workingset.Cache{At: r.views.names[k], Tokens: int64(e.Stats().Blocks * r.cfg.Page)})
 		}
 	}
-	return d.set.Crowded(w.share, w.pool, millis(now))
+	return w.pool
 }
 
 func (r *run) wakeLater(now float64) {
@@ -102,13 +111,11 @@ func (r *run) wake(now float64) {
 	waiting := 0
 	for p := range w.peers {
 		d := &w.peers[p]
-		if workingset.Turn(p, len(w.peers), millis(now)) {
-			for d.queue.Len() > 0 && !r.crowded(now, d) {
-				i := d.queue.Pop(clockOf(now)).Value.(int)
-				r.jobs[i].waited = now - r.jobs[i].arrived
-				r.jobs[i].arrived = now
-				r.place(now, i)
-			}
+		for d.queue.Len() > 0 && d.rule.LetsIn(p, len(w.peers), millis(now), millis(now)) {
+			i := d.queue.Pop(clockOf(now)).Value.(int)
+			r.jobs[i].waited = now - r.jobs[i].arrived
+			r.jobs[i].arrived = now
+			r.place(now, i)
 		}
 		waiting += d.queue.Len()
 	}
@@ -124,7 +131,7 @@ func (r *run) use(now float64, j *job) {
 		return
 	}
 	u := usage{now, j.peer, j.replica, slices.Clone(r.whole(j))}
-	w.peers[j.peer].set.Use(r.views.names[j.replica], u.keys, millis(now), millis(now))
+	w.peers[j.peer].rule.Set.Use(r.views.names[j.replica], u.keys, millis(now), millis(now))
 	w.uses.push(u)
 }
 
@@ -135,7 +142,7 @@ func (r *run) hear(now float64) {
 		u := w.uses.pop()
 		for p := range w.peers {
 			if p != u.peer {
-				w.peers[p].set.Use(r.views.names[u.replica], u.keys, millis(u.at), millis(now))
+				w.peers[p].rule.Set.Use(r.views.names[u.replica], u.keys, millis(u.at), millis(now))
 			}
 		}
 	}

@@ -32,6 +32,7 @@ type FaultConfig struct {
 	Trace func(line string)
 
 	predictions int  // predicted blocks a peer keeps per replica; default 4,096
+	grid        int  // tokens of a block; 0: peers keep no working set
 	together    bool // all peers hear of a new one at once
 	terse       bool // no line a frame in the trace
 }

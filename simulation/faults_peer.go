@@ -11,6 +11,7 @@ import (
 	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/pick"
+	"github.com/banyan-llm/banyan/router/workingset"
 )
 
 // faultPeer is one router as far as replication goes: the real core, the real
@@ -23,6 +24,7 @@ type faultPeer struct {
 	core  *gossip.Core
 	index *realindex.Index
 	loads *load.Table
+	used  *workingset.Set // nil: nobody asks
 	clock peerClock
 	pipes map[gossip.Conn]*pipeEnd
 	wake  int64 // true time of the next tick planned; 0 none
@@ -65,7 +67,10 @@ func (r *faultRun) boot(slot int) {
 	for i := range p.id {
 		p.id[i] = byte(rng.Uint32())
 	}
-	p.index = realindex.New(realindex.Config{Hasher: r.library.hasher, RingBytes: r.cfg.RingBytes, Predictions: r.cfg.predictions})
+	if r.cfg.grid > 0 {
+		p.used = workingset.New(r.cfg.grid)
+	}
+	p.index = realindex.New(realindex.Config{Hasher: r.library.hasher, RingBytes: r.cfg.RingBytes, Predictions: r.cfg.predictions, Used: p.use})
 	p.loads = load.New(p.id, p.now)
 	p.list(func(e *faultEngine) bool { return !e.gone })
 	grace := int64(0)
@@ -91,6 +96,13 @@ func (r *faultRun) boot(slot int) {
 		p.do(p.house)
 		return p.alive
 	})
+}
+
+// use hears of every prompt that this peer sends or is told of.
+func (p *faultPeer) use(at crdt.StreamID, blocks []uint64, atMs int64) {
+	if p.used != nil {
+		p.used.Use(at, blocks, atMs, p.now())
+	}
 }
 
 // houseMs is how often a peer looks after its streams and memory.

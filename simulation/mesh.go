@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 )
 
@@ -26,11 +27,11 @@ func (r *MeshReport) OK() bool { return r.Mesh.OK() && r.Failed == r.InFlightLos
 
 // Constants of a workload's mesh.
 const (
-	meshWarmMs   = 2_000           // it has this long to form before the first request
-	meshOverMs   = 30 * 60 * 1_000 // and this long to answer after the last
-	meshSample   = 24              // prompts whose matches all peers must agree on
-	meshRing     = 16 << 20        // bytes of recent slots a peer keeps
-	meshPredicts = 1 << 16         // predicted blocks it keeps per replica
+	meshWarmMs   = 2_000            // it has this long to form before the first request
+	meshOverMs   = 6 * 3600 * 1_000 // and this long to answer after the last: sessions take hours where caches are too small
+	meshSample   = 24               // prompts whose matches all peers must agree on
+	meshRing     = 16 << 20         // bytes of recent slots a peer keeps
+	meshPredicts = 1 << 16          // predicted blocks it keeps per replica
 )
 
 // EvaluateMesh plays a workload against a whole mesh: in every peer the real
@@ -39,7 +40,8 @@ const (
 // balancer. Delays are what frames on that network take: cfg.DispatchDelay one
 // way, at least 1 ms; cfg.LoadDelay, IndexDelay, ViewAge and PredictFor do not
 // count. A client sends its request once more when its peer ends before the
-// first byte; a peer tries another replica likewise.
+// first byte; a peer tries another replica likewise. Conversations that wait for
+// room (cfg.WorkingSet) wait without end: who is turned away comes again.
 //
 // When the last answer is over all faults end, and the mesh must come to rest
 // as RunFaults says. Gossip bytes are those of the real frames.
@@ -60,6 +62,7 @@ type meshRun struct {
 	*faultRun
 	books  *run // configuration, truth and what the report is made of
 	fleet  []*meshEngine
+	links  *links // nil: replicas have no host memory
 	desks  map[*faultPeer]*desk
 	trips  []trip // one per job of books
 	active []int  // jobs at an engine, in order of dispatch
@@ -67,6 +70,7 @@ type meshRun struct {
 
 	over, failed, lost, retried int
 	moved                       int // decisions that were changed before they were sent
+	waited                      int // conversations that had to wait
 }
 
 func newMeshRun(cfg Config, faults FaultConfig) (*meshRun, error) {
@@ -92,8 +96,9 @@ func newMeshRun(cfg Config, faults FaultConfig) (*meshRun, error) {
 	m := &meshRun{
 		books: &run{
 			cfg: cfg, jobs: make([]job, n), after: make(map[int][]int), reasons: make(map[policy.Reason]int),
+			fetches: make(map[pick.FetchOutcome]int),
 		},
-		desks: map[*faultPeer]*desk{}, trips: make([]trip, n), silent: map[int]int64{},
+		links: newLinks(&cfg), desks: map[*faultPeer]*desk{}, trips: make([]trip, n), silent: map[int]int64{},
 	}
 	m.faultRun = newFaultRun(faults)
 	m.sample()
@@ -114,6 +119,9 @@ func meshFaults(cfg Config, f FaultConfig) (FaultConfig, error) {
 	f.Seed, f.Peers, f.Replicas, f.NoTraffic = cfg.Seed, cfg.Peers, cfg.Replicas, true
 	f.DelayMs, f.JitterMs = max(1, int64(math.Round(1000*cfg.DispatchDelay))), 1
 	f.predictions, f.terse = meshPredicts, f.Trace == nil
+	if cfg.WorkingSet > 0 {
+		f.grid = cfg.Page
+	}
 	if f.RingBytes == 0 {
 		f.RingBytes = meshRing
 	}
@@ -229,6 +237,7 @@ func (m *meshRun) sumUp() MeshReport {
 		Report: m.books.report(), Failed: m.failed + len(m.trips) - m.over, InFlightLost: m.lost, Retried: m.retried,
 		Mesh: m.report(took, ok),
 	}
+	rep.Waited = m.waited
 	rep.GossipBytes = int64(rep.Mesh.GossipBytes)
 	age := spread(ages)
 	rep.ViewAge = Pair{age.P50, age.P99}

@@ -6,10 +6,12 @@ import (
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
+	"github.com/banyan-llm/banyan/router/admission"
 	realindex "github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
+	"github.com/banyan-llm/banyan/router/workingset"
 )
 
 // Times of a peer's housekeeping, ms, as in package router.
@@ -35,6 +37,12 @@ type desk struct {
 	prompt  pick.Prompt
 	pick.Scratch
 
+	rule    workingset.Rule
+	pool    []workingset.Cache
+	queue   *admission.Queue // conversations that wait to begin
+	tending bool             // it will be looked after
+	let     *trip            // who was let in and is not sent yet; nil: nobody
+
 	silences pick.Silences
 	looked   int64 // when they were taken; 0: never
 	vitals   int64 // when the mesh was last told how the peer does
@@ -58,6 +66,8 @@ func (m *meshRun) desk(p *faultPeer) *desk {
 		Announced: func(*pick.Notice) { p.step(gossip.Predicted{}) },
 	})
 	d.picker.Announcer().Serve(true)
+	d.rule = workingset.Rule{Set: p.used, Share: cfg.WorkingSet, Pool: func() []workingset.Cache { return m.caches(d) }}
+	d.queue = waitingLine(cfg)
 	for k, g := range m.fleet {
 		d.marks = append(d.marks, &pick.Mark{ID: uint64(k) + 1, Ref: p.index.Ref(g.stream), Entry: p.loads.Entry(g.stream)})
 		p.loads.Believe(g.stream, m.books.rates[min(p.slot, cfg.Peers-1)*cfg.Replicas+k])
@@ -120,10 +130,14 @@ func (m *meshRun) view(d *desk, i int) bool {
 	j, t, now := &m.books.jobs[i], &m.trips[i], d.peer.now()
 	d.fleet, d.weights = d.fleet[:0], d.weights[:0]
 	d.set.Reset()
+	d.set.Fetches = d.set.Fetches[:0]
 	for k, g := range m.fleet {
-		if g.up && g.cutOff[d.peer.slot] == 0 && t.tried != g {
+		if g.serves(d.peer) && t.tried != g {
 			d.fleet, d.weights = append(d.fleet, k), append(d.weights, g.weight())
 			d.set.Add(d.marks[k])
+			if m.books.cfg.Fetch {
+				d.set.Fetches = append(d.set.Fetches, true)
+			}
 		}
 	}
 	if len(d.fleet) == 0 {
@@ -139,6 +153,9 @@ func (m *meshRun) view(d *desk, i int) bool {
 	d.prompt.Request(m.books.cfg.sessionOf(j), &d.Request)
 	return true
 }
+
+// serves reports whether a peer finds the engine up.
+func (g *meshEngine) serves(p *faultPeer) bool { return g.up && g.cutOff[p.slot] == 0 }
 
 // chain is a request's prompt as keys.
 func (m *meshRun) chain(t *trip) realindex.Chain {
@@ -173,7 +190,8 @@ func (m *meshRun) dispatched(d *desk, i int) {
 func (m *meshRun) started(d *desk, i int) {
 	j, t, p := &m.books.jobs[i], &m.trips[i], d.peer
 	p.loads.FirstToken(&t.cost, p.now())
-	if m.books.cfg.Learn {
+	t.began = m.now
+	if m.books.cfg.Learn && t.source == nil {
 		p.loads.Learn(t.engine.stream, policy.Sample{Predicted: j.predicted, Prefill: j.prefill, Seen: float64(m.now-t.sent) / 1000})
 	}
 	p.step(gossip.LoadChanged{})
@@ -191,6 +209,7 @@ func (m *meshRun) ended(d *desk, i int) {
 // it came.
 func (m *meshRun) learned(d *desk, i int) {
 	j, t, p := &m.books.jobs[i], &m.trips[i], d.peer
+	m.learnFetch(d, i, true)
 	if m.books.cfg.Learn {
 		p.loads.LearnRun(t.engine.stream, j.done-j.first, j.req.Output-1)
 	}

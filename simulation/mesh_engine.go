@@ -41,6 +41,7 @@ func (g *meshEngine) fresh() error {
 		books.truth = truth
 	}
 	g.model, g.jobs, g.wake = model, map[uint64]int{}, 0
+	g.run.links.lose(g.k)
 	return err
 }
 
@@ -58,21 +59,60 @@ func (g *meshEngine) restarted() {
 	}
 }
 
-// submit starts a job; false if it can never fit.
-func (g *meshEngine) submit(i int, id uint64) bool {
-	j := &g.run.books.jobs[i]
+// submit gives the engine a trip's request, which starts when all that it brings
+// from host memories is there.
+func (g *meshEngine) submit(i int) {
+	t := &g.run.trips[i]
 	g.settle()
-	output := j.req.Output
-	if g.run.books.cfg.Prefill {
-		output = 1
+	g.jobs[t.id] = i
+	at, given := g.bring(i)
+	if at <= g.run.seconds() {
+		g.start(i, t.id, given)
+		return
 	}
-	err := g.model.Submit(g.run.seconds(), replica.Request{ID: id, Prompt: j.req.Tokens, Output: output, Keys: j.keys})
-	if err != nil {
-		return false
+	id, source, life := t.id, t.source, 0
+	if source != nil {
+		life = source.life
 	}
-	g.jobs[id] = i
+	g.run.after(g.run.inMs(at), func() {
+		if _, live := g.jobs[id]; !live {
+			return
+		}
+		if source != nil && source.life != life {
+			given = 0 // it ended in the middle of it
+		}
+		g.settle()
+		g.start(i, id, given)
+	})
+}
+
+// bring moves what the engine lacks of a prompt to it: when it is there, in seconds
+// of the workload, and how many tokens that are.
+func (g *meshEngine) bring(i int) (at float64, tokens int) {
+	m := g.run
+	if m.links == nil {
+		return m.seconds(), 0
+	}
+	j, source := &m.books.jobs[i], -1
+	if s := m.trips[i].source; s != nil && s.up {
+		source = s.k
+	}
+	keys := m.books.whole(j)
+	at, tokens, fetched := m.links.bring(m.seconds(), g.k, source, keys, j.req.Tokens, g.model.Cached(keys, j.req.Tokens))
+	m.books.fetched += int64(fetched)
+	return at, tokens
+}
+
+// start hands a request to the model, which refuses what can never fit.
+func (g *meshEngine) start(i int, id uint64, given int) {
+	j := &g.run.books.jobs[i]
+	output := g.run.books.output(j)
+	if err := g.model.Submit(g.run.seconds(), replica.Request{ID: id, Prompt: j.req.Tokens, Output: output, Keys: j.keys, Given: given}); err != nil {
+		delete(g.jobs, id)
+		g.run.refused(i, id)
+		return
+	}
 	g.plan()
-	return true
 }
 
 // abort takes a job out.
@@ -134,8 +174,9 @@ func (g *meshEngine) tell(events []replica.KVEvent) {
 		switch e := &events[i]; e.Kind {
 		case replica.Stored:
 			g.stored(e)
+			g.kept(e.Keys)
 		case replica.Removed:
-			g.removed(e.Key)
+			g.removed(e.Key, crdt.TierGPU)
 		case replica.Cleared:
 			panic("invariant: nobody clears a cache in an evaluation")
 		}
@@ -148,18 +189,43 @@ func (g *meshEngine) stored(e *replica.KVEvent) {
 	if e.First > 0 {
 		op.HasParent, op.Parent, op.Root = true, g.handle(e.Parent), 0
 	}
-	handles := make([]uint64, len(e.Keys))
-	for i, node := range e.Keys {
-		handles[i] = g.handle(node)
-		g.held[entry{handle: handles[i]}] = [crdt.Tiers]int{crdt.TierGPU: 1}
-	}
-	g.batch.Store(op, handles, e.Keys)
+	g.batch.Store(op, g.copied(e.Keys, crdt.TierGPU), e.Keys)
 }
 
-func (g *meshEngine) removed(node uint64) {
-	h := g.handle(node)
-	delete(g.held, entry{handle: h})
-	g.batch.Remove(crdt.Op{Mode: g.mode, Tier: crdt.TierGPU, Main: true}, []uint64{h})
+// kept tells what the host memory keeps of pages that were stored, and what goes
+// for them.
+func (g *meshEngine) kept(nodes []uint64) {
+	if g.run.links == nil {
+		return
+	}
+	gone := g.run.links.memories[g.k].put(nodes)
+	g.batch.Store(crdt.Op{Mode: g.mode, Tier: crdt.TierCPU, Main: true}, g.copied(nodes, crdt.TierCPU), nil)
+	for _, node := range gone {
+		g.removed(node, crdt.TierCPU)
+	}
+}
+
+// copied enters copies into what is held, and names them.
+func (g *meshEngine) copied(nodes []uint64, tier crdt.Tier) []uint64 {
+	handles := make([]uint64, len(nodes))
+	for i, node := range nodes {
+		handles[i] = g.handle(node)
+		at := entry{handle: handles[i]}
+		copies := g.held[at]
+		copies[tier] = 1
+		g.held[at] = copies
+	}
+	return handles
+}
+
+func (g *meshEngine) removed(node uint64, tier crdt.Tier) {
+	at := entry{handle: g.handle(node)}
+	copies := g.held[at]
+	copies[tier] = 0
+	if g.held[at] = copies; copies == [crdt.Tiers]int{} {
+		delete(g.held, at)
+	}
+	g.batch.Remove(crdt.Op{Mode: g.mode, Tier: tier, Main: true}, []uint64{at.handle})
 }
 
 // lastWord stores a block of nobody's, so that what was missed at the end

@@ -33,6 +33,10 @@ type trip struct {
 	matched   int         // tokens believed cached at its replica
 	confirmed int         // blocks that events vouched for there
 	cost      load.Cost   // of the dispatch
+	letIn     bool        // it has waited to begin, or need not
+	source    *meshEngine // its engine is told to fetch from; nil: from none
+	fetch     pick.Fetch
+	began     int64 // ms of its first token
 	streaming bool
 	over      bool
 }
@@ -76,7 +80,7 @@ func (m *meshRun) toPeer(i int) {
 	}
 	p := up[m.rng.IntN(len(up))]
 	p.requests++
-	t.peer, t.clients, t.streaming = p, t.clients+1, false
+	t.peer, t.clients, t.streaming, t.letIn = p, t.clients+1, false, false
 	m.active = append(m.active, i)
 	p.do(func() {
 		if t.peer == p {
@@ -99,10 +103,14 @@ func (m *meshRun) pick(i int) {
 	t := &m.trips[i]
 	p := t.peer
 	d := m.desk(p)
+	if m.mustWait(d, i) {
+		return
+	}
 	dec, ok := m.decide(d, i)
 	if !ok {
 		p.requests--
 		m.drop(i)
+		d.sent(t)
 		t.tried = nil
 		m.later(i)
 		return
@@ -112,6 +120,7 @@ func (m *meshRun) pick(i int) {
 	m.decided(d, i, &dec)
 	t.cost = d.prompt.Cost(t.engine.stream, &dec)
 	d.picker.Book(&t.cost, nil, p.now())
+	m.fetch(d, i, &dec)
 	if pick.WorthAgain(d.policy, &d.View, &dec, len(d.Cands)) {
 		m.lookLater(i, 1)
 		return
@@ -155,6 +164,7 @@ func (m *meshRun) lookAgain(d *desk, i, look int) {
 		if dec, how := d.picker.Again(&d.Scratch, d.policy, at, &t.cost); how == pick.LookMoved {
 			m.decided(d, i, &dec)
 			d.peer.loads.Move(&t.cost, d.prompt.Cost(t.engine.stream, &dec), nil, d.peer.now())
+			m.fetch(d, i, &dec)
 			d.peer.step(gossip.LoadChanged{Urgent: true})
 			m.moved++
 			if look < pick.MaxLooks {
@@ -169,19 +179,29 @@ func (m *meshRun) lookAgain(d *desk, i, look int) {
 // send hands a booked request to its engine.
 func (m *meshRun) send(d *desk, i int) {
 	t := &m.trips[i]
-	if g := t.engine; !g.up || g.cutOff[d.peer.slot] > 0 {
+	if !t.engine.serves(d.peer) {
 		m.replicaGone(i)
 		return
 	}
 	t.sent = m.now
 	t.id = uint64(i)<<8 | uint64(t.tries&0xff)
-	if !t.engine.submit(i, t.id) { // it can never fit
-		m.ended(d, i)
-		m.drop(i)
-		m.finished(i, false)
-		return
+	d.sent(t)
+	if t.engine.submit(i); !t.over {
+		m.dispatched(d, i)
 	}
-	m.dispatched(d, i)
+}
+
+// refused is a peer that hears that its request can never fit.
+func (m *meshRun) refused(i int, id uint64) {
+	t := &m.trips[i]
+	p := t.peer
+	p.do(func() {
+		if t.peer == p && t.id == id && !t.over {
+			m.ended(m.desk(p), i)
+			m.drop(i)
+			m.finished(i, false)
+		}
+	})
 }
 
 // token brings a token to the peer, and from there to the client.
@@ -223,6 +243,8 @@ func (m *meshRun) replicaGone(i int) {
 			return
 		}
 		m.ended(m.desk(p), i)
+		m.learnFetch(m.desk(p), i, false)
+		t.source, t.letIn = nil, true
 		if t.streaming {
 			m.drop(i)
 			m.lost++
@@ -257,7 +279,7 @@ func (m *meshRun) sweep() bool {
 		}
 		cut := t.streaming
 		m.drop(i)
-		t.peer, t.engine, t.id, t.streaming = nil, nil, 0, false
+		t.peer, t.engine, t.source, t.id, t.streaming = nil, nil, nil, 0, false
 		switch {
 		case cut:
 			m.lost++

@@ -74,8 +74,7 @@ func (m *Metrics) ofTries(f factory) {
 		[]proxy.Cause{proxy.CauseConnect, proxy.CauseReset, proxy.CauseStatus, proxy.CauseTimeout})
 	m.Hedges = closed(f, "banyan_hedges_total", "Requests sent to a second replica because the first was slow to begin, by how that ended.", "outcome", proxy.HedgeOutcomes)
 	m.SecondLooks = closed(f, "banyan_second_looks_total", "Decisions held for 2 ms to hear what other peers sent at the same moment, by outcome: alone and stayed went where they were to go, moved to a replica that was better then, left had lost their client.", "outcome", pick.Looks)
-	m.Fetches = closed(f, "banyan_kv_fetches_total", "Requests whose replica was told to fetch a part of the prompt from another replica (p2p), by outcome: fetched, computed (it did not get most of it; look at the engines' P2P tier), or unknown (the engine does not say what it found cached, or gave no answer).", "outcome",
-		[]string{FetchCame, FetchComputed, FetchUnknown})
+	m.Fetches = closed(f, "banyan_kv_fetches_total", "Requests whose replica was told to fetch a part of the prompt from another replica (p2p), by outcome: fetched, computed (it did not get most of it; look at the engines' P2P tier), or unknown (the engine does not say what it found cached, or gave no answer).", "outcome", pick.FetchOutcomes)
 	m.LostStreams = closed(f, "banyan_lost_streams_total", "Streams whose replica was lost after their first byte, with limits.continue_streams: continued by another one, or why the client saw them break off.", "outcome", proxy.Resumptions)
 	m.Splits = closed(f, "banyan_split_decisions_total", "Decisions between one replica and a prefill-decode pair, by why; remote and only are pairs.", "why", Splits)
 	m.Legs = closed(f, "banyan_prefill_legs_total", "Prefill legs, by outcome.", "outcome", disagg.Outcomes)

@@ -5,13 +5,6 @@ import (
 	"github.com/banyan-llm/banyan/router/token"
 )
 
-// Outcomes of fetches; a closed list, used as a metric label.
-const (
-	FetchCame     = "fetched"  // the engine found most of the tokens cached
-	FetchComputed = "computed" // it computed most of them
-	FetchUnknown  = "unknown"  // it does not say, or the try came to nothing
-)
-
 // SplitUnsuitable is why a request is not even considered for two replicas; the
 // other reasons are policy's.
 const SplitUnsuitable policy.SplitReason = "unsuitable"

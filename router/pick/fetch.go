@@ -3,6 +3,8 @@ package pick
 import (
 	"math/rand/v2"
 
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/load"
 	"github.com/banyan-llm/banyan/router/policy"
 )
 
@@ -64,4 +66,42 @@ func Source(hands []int, busy []float64, winner int, d *policy.Decision, rnd *ra
 		}
 	}
 	return source
+}
+
+// HandOut notes that the replica from which a winner fetches is busy for the time
+// of it.
+func HandOut(loads *load.Table, source crdt.StreamID, d *policy.Decision, winner *policy.Candidate, nowMs int64) {
+	if d.Fetched > 0 {
+		loads.HandOut(source, d.Moving-winner.FetchWait, nowMs)
+	}
+}
+
+// Fetch is what a try is told to fetch of its prompt.
+type Fetch struct {
+	Decided policy.Decision
+	Sure    int // tokens that its replica held for certain
+}
+
+// FetchOutcome is what came of a fetch; a closed list, used as a metric label.
+type FetchOutcome string
+
+const (
+	FetchCame     FetchOutcome = "fetched"  // the engine found most of the tokens cached
+	FetchComputed FetchOutcome = "computed" // it computed most of them
+	FetchUnknown  FetchOutcome = "unknown"  // it does not say, or the try came to nothing
+)
+
+// FetchOutcomes are all of them.
+var FetchOutcomes = []FetchOutcome{FetchCame, FetchComputed, FetchUnknown}
+
+// Outcome is what an answer says of the fetch: how many tokens of the prompt were
+// cached, if it is told.
+func (f *Fetch) Outcome(told bool, cached int) FetchOutcome {
+	switch {
+	case !told:
+		return FetchUnknown
+	case 2*cached >= f.Sure+f.Decided.FetchTo:
+		return FetchCame
+	}
+	return FetchComputed
 }

@@ -69,3 +69,18 @@ func TestSourcesAreDrawnAmongThoseThatHoldEnough(t *testing.T) {
 		t.Errorf("source %d, and nobody holds so much", at)
 	}
 }
+
+// A fetch came if the engine found most of what it was told to fetch, and more
+// than it held before.
+func TestAFetchIsJudgedByWhatTheEngineFound(t *testing.T) {
+	f := Fetch{Decided: policy.Decision{FetchTo: 1000}, Sure: 200}
+	for _, c := range []struct {
+		told   bool
+		cached int
+		want   FetchOutcome
+	}{{true, 1000, FetchCame}, {true, 600, FetchCame}, {true, 599, FetchComputed}, {true, 0, FetchComputed}, {false, 1000, FetchUnknown}} {
+		if got := f.Outcome(c.told, c.cached); got != c.want {
+			t.Errorf("told %v, %d cached: %s, want %s", c.told, c.cached, got, c.want)
+		}
+	}
+}

@@ -137,12 +137,14 @@ func (s *Scratch) hand(fetches bool, grid int) {
 	s.hands = append(s.hands, s.depth.CPU*grid)
 }
 
-// Source is the replica of the set that the winner should fetch from; -1: none.
-func (s *Scratch) Source(d *policy.Decision) int {
+// Fetch is what the winner of a decision should fetch, and from which replica of
+// the set; -1: nothing.
+func (s *Scratch) Fetch(d *policy.Decision) (f Fetch, source int) {
 	if d.Pos < 0 {
-		return -1
+		return f, -1
 	}
-	return Source(s.hands, s.busy, s.Cands[d.Pos].Index, d, s.View.Rand)
+	c := &s.Cands[d.Pos]
+	return Fetch{Decided: *d, Sure: c.Disk}, Source(s.hands, s.busy, c.Index, d, s.View.Rand)
 }
 
 // WithCapacity drops the candidates whose replicas are full.
@@ -205,9 +207,7 @@ func (k *Picker) Again(s *Scratch, pol policy.Policy, at int, c *load.Cost) (pol
 // HandOut follows a decision whose winner fetches from a replica: that one is
 // busy for the time of it.
 func (k *Picker) HandOut(s *Scratch, source crdt.StreamID, d *policy.Decision, nowMs int64) {
-	if d.Fetched > 0 {
-		k.loads.HandOut(source, d.Moving-s.Cands[d.Pos].FetchWait, nowMs)
-	}
+	HandOut(k.loads, source, d, &s.Cands[d.Pos], nowMs)
 }
 
 // BookSecond counts a request in at the second of its two replicas, where the

@@ -168,6 +168,40 @@ func TestWhenCachesAreCrowded(t *testing.T) {
 	}
 }
 
+// TestARuleLetsWaitWhoBeginsWhereThereIsNoRoom: nobody else, and nobody where the
+// rule is off; who comes behind others waits whatever the room.
+func TestARuleLetsWaitWhoBeginsWhereThereIsNoRoom(t *testing.T) {
+	s := New(finest)
+	for now := range int64(2) {
+		s.Use("a", keysOf(0, 90), now*stepMs, stepMs)
+	}
+	known, fresh := radixKeys(keysOf(0, 90)), radixKeys(keysOf(500, 100))
+	for _, c := range []struct {
+		name                 string
+		share                float64
+		tokens               int64
+		keys                 []radix.Key
+		behind, waits, letIn bool
+	}{
+		{"off", 0, 50 * finest, fresh, true, false, true},
+		{"no room", .8, 100 * finest, fresh, false, true, false},
+		{"a turn", .8, 100 * finest, known, true, false, false},
+		{"room", .8, 200 * finest, fresh, false, false, true},
+		{"room, behind others", .8, 200 * finest, fresh, true, true, true},
+	} {
+		r := Rule{Set: s, Share: c.share, Pool: func() []Cache { return []Cache{{"a", c.tokens}} }}
+		if got := r.Waits(c.keys, c.behind, stepMs); got != c.waits {
+			t.Errorf("%s: waits %v", c.name, got)
+		}
+		if got := r.LetsIn(0, 2, stepMs, 0); got != c.letIn {
+			t.Errorf("%s: let in %v", c.name, got)
+		}
+	}
+	if r := (Rule{Set: s, Share: .8, Pool: func() []Cache { return []Cache{{"a", 200 * finest}} }}); r.LetsIn(1, 2, stepMs, 0) {
+		t.Error("W4: it is let in at another peer's turn")
+	}
+}
+
 // TestW4OnePeerHasItsTurn at any time, and every peer has one soon.
 func TestW4OnePeerHasItsTurn(t *testing.T) {
 	for _, peers := range []int{0, 1, 2, 7, 64} {

@@ -21,6 +21,26 @@ type Cache struct {
 	Tokens int64 // 0: its engine does not tell
 }
 
+// Rule is admission.working_set for one pool of replicas, as one peer keeps it:
+// which conversations wait, and when they may begin.
+type Rule struct {
+	Set   *Set
+	Share float64        // of the pool's caches that may be in use; 0: nobody waits
+	Pool  func() []Cache // asked only where it counts
+}
+
+// Waits reports whether a prompt has to wait: it begins a conversation, and others
+// stand in line to begin (behind) or the caches are crowded. O(keys).
+func (r *Rule) Waits(keys []radix.Key, behind bool, nowMs int64) bool {
+	return r.Share > 0 && r.Set.Begins(keys, nowMs) && (behind || r.Set.Crowded(r.Share, r.Pool(), nowMs))
+}
+
+// LetsIn reports whether the next conversation that waits may begin now: it is
+// this peer's turn, and the caches have room. wallMs is the time of day.
+func (r *Rule) LetsIn(rank, peers int, nowMs, wallMs int64) bool {
+	return r.Share == 0 || Turn(rank, peers, wallMs) && !r.Set.Crowded(r.Share, r.Pool(), nowMs)
+}
+
 // Begins reports whether a prompt begins a conversation: a quarter of it or more
 // was used by nobody within the window. So one that comes back after hours
 // begins anew, and a subagent goes on with its caller's. A prompt too short to
