@@ -94,6 +94,29 @@ func (e *vllm) start(t *testing.T) {
 	e.done = done
 	go func(cmd *exec.Cmd) { _ = cmd.Wait(); close(done) }(e.cmd)
 	t.Cleanup(e.kill)
+	e.guard(t)
+}
+
+// guard kills all processes of the server when this one ends in a way that runs
+// no cleanup, by a time limit from outside or a panic: the server's end alone
+// leaves its engine process running, with a gigabyte of memory.
+func (e *vllm) guard(t *testing.T) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	guard := exec.Command("sh", "-c", `cat > /dev/null; kill -9 -- -"$1"`, "sh", strconv.Itoa(e.cmd.Process.Pid))
+	guard.Stdin, guard.SysProcAttr = r, &syscall.SysProcAttr{Setpgid: true}
+	if err := guard.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // before kill: the number may be another's later
+		_ = guard.Process.Kill()
+		_ = guard.Wait()
+		w.Close()
+	})
 }
 
 // kill is SIGKILL for all processes of the server.
