@@ -141,29 +141,29 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 	m := &metrics{
 		registry: reg, usage: newUsage(reg),
 		requests: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "banyan_requests_total", Help: "Requests answered, by policy, reason of the choice and HTTP status.",
+			Name: "banyan_requests_total", Help: "Requests answered, by policy, reason of the choice (prefix, load, spill = the replica that holds the prefix was too busy, session, stale = data from other peers was too old, only = no other replica, baseline = a policy without caches) and HTTP status.",
 		}, []string{"policy", "reason", "code"}),
 		ttft:            histogram("banyan_request_ttft_seconds", "Time from the request to its first streamed byte.", latency),
-		duration:        histogram("banyan_request_duration_seconds", "Time from the request to the end of its answer.", latency),
+		duration:        histogram("banyan_request_duration_seconds", "Time from the request to the end of its response.", latency),
 		decision:        histogram("banyan_decision_seconds", "Time to choose a replica, without tokenization.", quick),
-		overhead:        histogram("banyan_proxy_overhead_seconds", "Time from the request's arrival to its dispatch, without waiting in the queue.", quick),
-		matched:         counter("banyan_matched_tokens_total", "Prompt tokens believed cached at the chosen replica, of answers that reported cached tokens."),
-		prompt:          counter("banyan_prompt_tokens_total", "Prompt tokens of answers, as engines reported."),
+		overhead:        histogram("banyan_proxy_overhead_seconds", "Time from a request's arrival to its dispatch, without the time in the queue.", quick),
+		matched:         counter("banyan_matched_tokens_total", "Prompt tokens predicted to be cached at the chosen replica; counts only responses that report cached tokens."),
+		prompt:          counter("banyan_prompt_tokens_total", "Prompt tokens, as engines reported."),
 		cached:          counter("banyan_cached_tokens_total", "Prompt tokens found cached, as engines reported."),
 		output:          counter("banyan_output_tokens_total", "Generated tokens, as engines reported."),
-		predictionError: histogram("banyan_prediction_error_tokens", "Absolute difference between believed and reported cached tokens.", tokens),
-		gaps:            counter("banyan_stream_gap_total", "Gaps seen in engines' event streams."),
-		lost:            counter("banyan_stream_lost_batches_total", "Event batches declared lost."),
-		followFailures:  counter("banyan_stream_follow_failures_total", "Attempts to follow a stream that failed at once; each is tried again."),
-		propagation:     histogram("banyan_mesh_propagation_seconds", "Time from an event's receipt at one peer to its visibility at this one.", spread),
+		predictionError: histogram("banyan_prediction_error_tokens", "Absolute difference between predicted and reported cached tokens of a request.", tokens),
+		gaps:            counter("banyan_stream_gap_total", "Gaps in the numbers of event batches; most are filled by other peers or by replay."),
+		lost:            counter("banyan_stream_lost_batches_total", "Event batches lost for good: no peer and no replay has them."),
+		followFailures:  counter("banyan_stream_follow_failures_total", "Failed attempts to subscribe to the KV events of a replica (each is retried)."),
+		propagation:     histogram("banyan_mesh_propagation_seconds", "Time from an event's receipt at another peer until this peer routes by it.", spread),
 		retries: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "banyan_retries_total", Help: "Requests tried again on another replica, by cause.",
+			Name: "banyan_retries_total", Help: "Requests retried on another replica, by cause.",
 		}, []string{"cause"}),
-		announcedLate: counter("banyan_dispatch_announcements_late_total", "Dispatches whose request waited until their blocks were announced, because too many others were not yet."),
-		cut:           counter("banyan_answers_cut_total", "Answers that broke off, or told of an error, after their first byte."),
-		disconnects:   counter("banyan_client_disconnects_total", "Clients that left before their answer ended."),
+		announcedLate: counter("banyan_dispatch_announcements_late_total", "Requests sent only after their blocks were announced to the other peers, because too many announcements were pending: this peer is short of CPU."),
+		cut:           counter("banyan_answers_cut_total", "Responses that ended early, or with an error, after their first byte."),
+		disconnects:   counter("banyan_client_disconnects_total", "Clients that disconnected before their response ended."),
 		tokenized: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "banyan_tokenized_total", Help: "Prompts turned into block keys, by mode and why.",
+			Name: "banyan_tokenized_total", Help: "Prompts turned into block hashes, by mode (engine and ids are exact; text; none) and reason: given, asked and cached are exact; configured, no_engine, unsupported (no endpoint gives token ids), unaskable (images and the like), differs (the engine counts differently), cooling (it failed lately), timeout (limits.tokenize), busy, failed, rejected, no_prompt are not.",
 		}, []string{"mode", "reason"}),
 		reloadOK: f.NewGauge(prometheus.GaugeOpts{
 			Name: "banyan_config_last_reload_success", Help: "1 if the last configuration load succeeded.",
@@ -171,27 +171,27 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 		reloads:        counter("banyan_config_reloads_total", "Configuration reloads that took effect."),
 		reloadFailures: counter("banyan_config_reload_failures_total", "Configuration reloads rejected because of a fault; the previous configuration stayed in force."),
 		refused: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "banyan_access_refused_total", Help: "Requests refused before they were looked at, by listener and why.",
+			Name: "banyan_access_refused_total", Help: "Requests refused for their client (key, role, certificate, host, origin, tenant) or for lack of connections (connections; idle = an idle connection made room), by listener and reason.",
 		}, []string{"listener", "why"}),
 	}
 	for _, r := range access.Refusals {
 		m.refused.WithLabelValues(r[0], r[1])
 	}
-	m.queueWait = histogram("banyan_queue_wait_seconds", "Time in the queue, of requests that could not be dispatched at once.", latency)
+	m.queueWait = histogram("banyan_queue_wait_seconds", "Time in the queue; counts only requests that had to queue.", latency)
 	m.waits = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "banyan_queue_total", Help: "Requests that could not be dispatched at once, by how their wait ended.",
+		Name: "banyan_queue_total", Help: "Requests that had to queue, by outcome: admitted, full (429: no room in the queue, or in the part of the tenant), displaced (429: made room for a better class or tenant), timeout (429: limits.queue_timeout), deadline (429: the client's own time limit), left (the client disconnected).",
 	}, []string{"outcome"})
 	for _, how := range proxy.Outcomes {
 		m.waits.WithLabelValues(string(how))
 	}
 	m.hedges = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "banyan_hedges_total", Help: "Requests sent to a second replica because the first was slow to begin, by how that ended.",
+		Name: "banyan_hedges_total", Help: "Hedged requests, by outcome: won (the second replica answered first), lost (the first one did), failed (neither did).",
 	}, []string{"outcome"})
 	for _, how := range proxy.HedgeOutcomes {
 		m.hedges.WithLabelValues(string(how))
 	}
 	m.second = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "banyan_second_looks_total", Help: "Decisions held for 2 ms to hear what other peers sent at the same moment, by outcome: alone and stayed went where they were to go, moved to a replica that was better then, left had lost their client.",
+		Name: "banyan_second_looks_total", Help: "Decisions held for 2 ms to see what other peers sent at the same moment, by outcome: alone (nobody sent anything to this replica), stayed (it was still the best), moved (a better one was taken), left (the client disconnected).",
 	}, []string{"outcome"})
 	for _, how := range pick.Looks {
 		m.second.WithLabelValues(string(how))
@@ -209,10 +209,10 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 		m.lostStreams.WithLabelValues(string(how))
 	}
 	m.splits = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "banyan_split_decisions_total", Help: "Decisions between one replica and a prefill-decode pair, by why; remote and only are pairs.",
+		Name: "banyan_split_decisions_total", Help: "Choices between one replica and a prefill/decode pair, by reason. Pair: remote, only (no single replica could serve it). One replica: short (few uncached tokens), sooner (expected to be faster), no_pair (no pair fits), unsuitable (the request cannot be split).",
 	}, []string{"why"})
 	m.legs = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "banyan_prefill_legs_total", Help: "Prefill legs, by outcome.",
+		Name: "banyan_prefill_legs_total", Help: "Requests sent to prefill replicas for the prefill part, by outcome: answered, refused (4xx), failed, timeout, left (the client disconnected).",
 	}, []string{"outcome"})
 	for _, why := range splitReasons {
 		m.splits.WithLabelValues(string(why))
@@ -223,7 +223,7 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 	for _, cause := range []string{"connect", "reset", "status", "timeout"} {
 		m.retries.WithLabelValues(cause)
 	}
-	f.NewGaugeVec(prometheus.GaugeOpts{Name: "banyan_build_info", Help: "1, with the version."}, []string{"version"}).
+	f.NewGaugeVec(prometheus.GaugeOpts{Name: "banyan_build_info", Help: "Always 1; the label has the version."}, []string{"version"}).
 		WithLabelValues(version).Set(1)
 	m.reloadOK.Set(1)
 	return m
