@@ -43,7 +43,7 @@ func TestAStreamThatCannotBeFollowedIsToldOnce(t *testing.T) {
 	for range 8 {
 		p.ingest.start(t.Context(), p.fleet.List()[0], ingest.Hold{First: true})
 	}
-	if n := strings.Count(log.String(), "stream not followed"); n != 1 || counterValue(p.metrics.followFailures) != 8 {
+	if n := strings.Count(log.String(), "[WARN]  cannot subscribe to the KV events of a replica"); n != 1 || counterValue(p.metrics.followFailures) != 8 {
 		t.Errorf("%d lines, %d counted:\n%s", n, counterValue(p.metrics.followFailures), log)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // version is set by the build.
@@ -69,9 +70,27 @@ func commands() []command {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(untilSignal(os.Stderr), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// untilSignal is a context that ends at the first signal to stop. A second one
+// ends the process at once, as it would have without this, with a word.
+func untilSignal(stderr io.Writer) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		again := <-signals
+		fmt.Fprintf(stderr, "banyan: ended by a second signal (%v): requests that still ran are cut\n", again)
+		signal.Reset()
+		if p, err := os.FindProcess(os.Getpid()); err == nil && p.Signal(again) == nil {
+			time.Sleep(time.Second) // it is on its way
+		}
+		os.Exit(exitFailed)
+	}()
+	return ctx
 }
 
 // run dispatches to a subcommand and turns its error into an exit code.
