@@ -113,7 +113,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		opt.LogDropped = func() uint64 { return 0 }
 	}
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "banyan_log_lines_dropped_total", Help: "Lines of this peer's own log that are missing because who reads it is too slow.",
+		Name: "banyan_log_lines_dropped_total", Help: "Lines of this peer's own log that were dropped because the reader of the log is too slow.",
 	}, func() float64 { return float64(opt.LogDropped()) }))
 	p.metrics.startAtZero(cfg.Policy)
 	p.rules = &inForce{source: opt.Source, hangup: make(chan struct{}, 1), metrics: p.metrics, log: p.log, takeUp: p.takeUp}
