@@ -197,13 +197,13 @@ func newMetrics(reg *prometheus.Registry, version string) *metrics {
 		m.second.WithLabelValues(string(how))
 	}
 	m.fetches = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "banyan_kv_fetches_total", Help: "Requests whose replica was told to fetch a part of the prompt from another replica (p2p), by outcome: fetched, computed (it did not get most of it; look at the engines' P2P tier), or unknown (the engine does not say what it found cached, or gave no answer).",
+		Name: "banyan_kv_fetches_total", Help: "Requests whose replica was asked to fetch a part of the prompt from another replica (p2p), by outcome: fetched, computed (it did not get most of it; look at the engines' P2P tier), or unknown (the engine does not report what it found cached, or did not respond).",
 	}, []string{"outcome"})
 	for _, how := range []string{fetchCame, fetchComputed, fetchUnknown} {
 		m.fetches.WithLabelValues(how)
 	}
 	m.lostStreams = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "banyan_lost_streams_total", Help: "Streams whose replica was lost after their first byte, with limits.continue_streams: continued by another one, or why the client saw them break off.",
+		Name: "banyan_lost_streams_total", Help: "Streamed responses whose replica failed after the first byte (with limits.continue_streams), by outcome: continued, or why no other replica could continue: endpoint, choices, tools, images, field (of the request, as stop), reasoning (it was thinking), tokens (no token ids), memory, length (of the context), budget (of retries), no_replica.",
 	}, []string{"outcome"})
 	for _, how := range proxy.Resumptions {
 		m.lostStreams.WithLabelValues(string(how))
