@@ -144,7 +144,7 @@ func (c *repair) snapshotJoined(ev SnapshotJoined) {
 	c.dropAssembly(pl)
 	if ev.Err != nil {
 		c.stats.Dropped["join"]++
-		c.log("warn", "snapshot not joined", "stream", string(ev.Stream), "err", ev.Err)
+		c.log("warn", "full copy of a replica's event state rejected; it will be fetched again", "stream", string(ev.Stream), "err", ev.Err)
 		c.silence(pl)
 		return
 	}

@@ -51,7 +51,7 @@ func (c *clockJudge) judgeClock() {
 	if (was == 0) != (off == 0) {
 		c.state.Predicting(off == 0)
 		if off != 0 {
-			c.log("warn", "wall clock is off the other peers': nothing is predicted", "ahead_ms", off)
+			c.log("warn", "this host's clock is off the clocks of the other peers: no cached blocks are predicted until it is right; check NTP", "ahead_ms", off)
 		}
 	}
 }

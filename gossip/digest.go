@@ -195,7 +195,7 @@ func (c *digests) converged(p *peer, id crdt.StreamID) {
 		if len(with) == 0 {
 			delete(c.divergent, id)
 		}
-		c.log("info", "stream converged again", "stream", string(id), "peer", p.id)
+		c.log("info", "peers hold the same cached blocks again", "stream", string(id), "peer", p.id)
 	}
 }
 
@@ -210,7 +210,7 @@ func (c *digests) diverged(p *peer, id crdt.StreamID, ours crdt.Sum, theirs *crd
 	if !with[p.id] {
 		with[p.id] = true
 		c.stats.Divergences++
-		c.log("error", "streams diverged", "stream", string(id), "peer", p.id, "floor", theirs.Context.Floor,
+		c.log("error", "peers hold different cached blocks after the same events: this repairs itself; report a bug, see /runbook#divergent", "stream", string(id), "peer", p.id, "floor", theirs.Context.Floor,
 			"count", ours.Count, "theirs", theirs.Base.Count)
 	}
 	if ours.Count > theirs.Base.Count || ours.Count == theirs.Base.Count && ours.Facts > theirs.Base.Facts {

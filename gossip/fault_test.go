@@ -3,7 +3,6 @@ package gossip_test
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -105,7 +104,7 @@ func TestJoinBoundPassesWithoutDonors(t *testing.T) {
 		t.Fatal("ready without its donors")
 	}
 	n.Run(200)
-	if !a.Ready || !strings.Contains(a.Reason, "bound") {
+	if !a.Ready || a.Reason != gossip.ReadyLate {
 		t.Fatalf("ready %v: %s", a.Ready, a.Reason)
 	}
 }

@@ -168,3 +168,6 @@ func (c *Core) Stats() Stats {
 	s.Refused, s.Dropped = maps.Clone(s.Refused), maps.Clone(s.Dropped)
 	return s
 }
+
+// ReadyLate is the reason of a Caught that came after Config.JoinBound.
+const ReadyLate = "ready without the complete state of the other peers, which took too long"

@@ -68,7 +68,7 @@ func (c *readiness) judge() (bool, string) {
 func (c *readiness) judgeJoin() (bool, string) {
 	age := c.now - c.startAt
 	if age >= c.cfg.JoinBound {
-		return true, "bound passed before the mesh was caught up with"
+		return true, ReadyLate
 	}
 	c.wake(c.startAt + c.cfg.JoinBound)
 	members, heard, silent := 0, 0, 0

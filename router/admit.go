@@ -22,15 +22,15 @@ import (
 // limits.concurrency are in flight. limits.queue and limits.queue_timeout
 // bound the wait.
 type AdmissionConfig struct {
-	ReplicaLimit   int            `yaml:"replica_limit" doc:"requests in flight at one replica, of all peers together, that make it full; every peer may have its part of them; 0 = no limit"`
-	EngineQueue    int            `yaml:"engine_queue" doc:"a replica is full while its engine reports so many requests waiting; 0 = not looked at"`
-	KVLoad         float64        `yaml:"kv_load" doc:"a replica is full when the tokens in flight there reach this multiple of the KV capacity it reports; shared prefixes count once a request; 0 = not looked at"`
-	WorkingSet     float64        `yaml:"working_set" doc:"new conversations wait while the tokens used within three minutes exceed this share of the replicas' KV caches, so that those under way stay cached; 0.8 is a good value; 0 = none waits"`
-	Classes        int            `yaml:"classes" doc:"priority classes; 0 goes first, strictly, but for one request in sixteen"`
-	DefaultClass   int            `yaml:"default_class" doc:"class of requests that name none"`
-	PriorityHeader string         `yaml:"priority_header" doc:"request header with a class, clamped; empty: none is read"`
-	KeyClasses     map[string]int `yaml:"key_classes" doc:"by name of a client key: the best class it may name, and its class if it names none"`
-	TenantQueue    int            `yaml:"tenant_queue" doc:"most requests of one tenant (client key, else isolate_by) that wait for one model; 0 = as limits.queue"`
+	ReplicaLimit   int            `yaml:"replica_limit" doc:"a replica is full at this many requests in flight, counted over all peers; each peer may use its equal part; 0 = no limit"`
+	EngineQueue    int            `yaml:"engine_queue" doc:"a replica is full while its engine reports this many waiting requests; 0 = off"`
+	KVLoad         float64        `yaml:"kv_load" doc:"a replica is full when the tokens in flight there reach this multiple of the KV capacity it reports; a shared prefix counts for every request; 0 = off"`
+	WorkingSet     float64        `yaml:"working_set" doc:"new conversations wait while the tokens used within three minutes exceed this share of the replicas' KV caches, so that running conversations stay cached; 0.8 is a good value; 0 = off"`
+	Classes        int            `yaml:"classes" doc:"number of priority classes; class 0 goes first, except that one request in 16 comes from the others"`
+	DefaultClass   int            `yaml:"default_class" doc:"class of requests without one"`
+	PriorityHeader string         `yaml:"priority_header" doc:"request header that sets the class, a number (out of range = the nearest class); empty = off"`
+	KeyClasses     map[string]int `yaml:"key_classes" doc:"per client key: its default class, which is also the best it may ask for, as {batch: 2}"`
+	TenantQueue    int            `yaml:"tenant_queue" doc:"most requests of one tenant (client key, else isolate_by) that wait for one model; 0 = limits.queue"`
 }
 
 // maxClasses bounds admission.classes.

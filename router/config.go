@@ -25,14 +25,14 @@ type Config struct {
 	HTTP      HTTPConfig      `yaml:"http"`
 	Admin     AdminConfig     `yaml:"admin"`
 	Mesh      MeshConfig      `yaml:"mesh"`
-	Replicas  []fleet.Spec    `yaml:"replicas" doc:"the inference servers: [{name, url, events, replay, …}]; deploy/banyan.yaml explains each"`
+	Replicas  []fleet.Spec    `yaml:"replicas" doc:"inference servers: [{url: 'http://10.0.1.10:8000', events: 'tcp://10.0.1.10:5557'}, …]; only url is needed; more keys: name, engine, replay, topic, ranks, rank, role, kind, model, p2p, priority, labels, credentials, credentials_file, credentials_env"`
 	Discovery DiscoveryConfig `yaml:"discovery"`
 	Ingest    IngestConfig    `yaml:"ingest"`
 	Drain     DrainConfig     `yaml:"drain"`
-	IsolateBy string          `yaml:"isolate_by" doc:"request header that names a tenant; tenants share no cached prefix: engines get a keyed hash of the name as cache_salt"`
-	Grid      int             `yaml:"grid" doc:"tokens per block, one per mesh; must divide every event-fed engine's block size"`
-	Tokenizer string          `yaml:"tokenizer" doc:"prompt to keys: auto, engine or text"`
-	Policy    string          `yaml:"policy" doc:"routing policy; see README for the list"`
+	IsolateBy string          `yaml:"isolate_by" doc:"request header that names the tenant; tenants then share no cached prefixes: each has a cache_salt of its own, a keyed hash of the name; empty = off"`
+	Grid      int             `yaml:"grid" doc:"tokens per block of the prefix index; the same on all peers; every engine's block size must divide it, or be a multiple of it (up to 16 times)"`
+	Tokenizer string          `yaml:"tokenizer" doc:"how prompts become block hashes: engine (exact: asks the replica for the token ids), text (hashes the text), auto (engine where a replica can be asked, else text)"`
+	Policy    string          `yaml:"policy" doc:"routing policy: ttft, prefix, cache_aware, cost, weighted, sticky, consistent_hash, least_loaded, power_of_two, round_robin or random"`
 	Routing   policy.Config   `yaml:"routing"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Admission AdmissionConfig `yaml:"admission"`
@@ -45,49 +45,49 @@ type Config struct {
 
 // HTTPConfig is the public listener.
 type HTTPConfig struct {
-	Listen         string           `yaml:"listen" doc:"OpenAI API listener"`
-	ConnectionAge  time.Duration    `yaml:"connection_age" doc:"client connections end after this (+-20 %), never mid-answer; 0 = never"`
-	PolicyOverride bool             `yaml:"policy_override" doc:"allow the X-Banyan-Policy request header"`
+	Listen         string           `yaml:"listen" doc:"address of the OpenAI API, for clients and the balancer"`
+	ConnectionAge  time.Duration    `yaml:"connection_age" doc:"close client connections after this (+-20 %), between requests, so that a balancer spreads clients over new peers; 0 = never"`
+	PolicyOverride bool             `yaml:"policy_override" doc:"let clients choose the policy by the request header X-Banyan-Policy"`
 	TLS            access.TLSConfig `yaml:"tls"`
 }
 
 // AdminConfig is the admin listener. Beyond loopback it asks for keys or client
 // certificates, unless it is told not to.
 type AdminConfig struct {
-	Listen   string           `yaml:"listen" doc:"status, metrics, console, drain"`
-	Hosts    []string         `yaml:"hosts" doc:"names it answers to in the Host header, besides loopback and IP addresses; * = any"`
-	KeysFile string           `yaml:"keys_file" doc:"hashed admin keys; lines may end in role=read"`
-	Insecure bool             `yaml:"insecure" doc:"listen beyond loopback without keys (also --insecure-admin)"`
+	Listen   string           `yaml:"listen" doc:"address of status, metrics, console and drain"`
+	Hosts    []string         `yaml:"hosts" doc:"names accepted in the Host header, besides IP addresses and localhost; * = any"`
+	KeysFile string           `yaml:"keys_file" doc:"file of hashed admin keys (banyan keygen --admin NAME); lines may end in role=read; empty = no key is asked for"`
+	Insecure bool             `yaml:"insecure" doc:"let anybody use an admin listener beyond loopback: no keys, no client certificates"`
 	TLS      access.TLSConfig `yaml:"tls"`
 }
 
 // MeshConfig is the mesh listener and how peers find and trust each other.
 type MeshConfig struct {
-	Bind       string        `yaml:"bind" doc:"serf UDP and TCP and peer streams, one port"`
-	Advertise  string        `yaml:"advertise" doc:"address other peers use; default: from bind"`
-	Join       []string      `yaml:"join" doc:"seeds, host:port or DNS names, retried until one answers"`
-	Name       string        `yaml:"name" doc:"name for people; default: host name and a random suffix"`
-	HashSecret string        `yaml:"hash_secret" doc:"file whose content keys every block hash; default: derived from the label"`
-	Key        string        `yaml:"key" doc:"base64 gossip key (banyan keygen)" secret:"true"`
-	Keyring    string        `yaml:"keyring" doc:"file with one base64 gossip key a line; the first one sends"`
-	Label      string        `yaml:"label" doc:"cluster label: foreign clusters are refused"`
-	Insecure   bool          `yaml:"insecure" doc:"run without a gossip key (also --insecure-mesh)"`
+	Bind       string        `yaml:"bind" doc:"address for gossip (UDP and TCP) and for connections between peers; one port, open both ways"`
+	Advertise  string        `yaml:"advertise" doc:"address that other peers connect to; default: that of mesh.bind, or if it is 0.0.0.0 the address of an interface, a private IPv4 one if there is any"`
+	Join       []string      `yaml:"join" doc:"seeds: other peers as host:port or DNS names, tried again for ever"`
+	Name       string        `yaml:"name" doc:"name of this peer in status and logs; default: host name and a random suffix"`
+	HashSecret string        `yaml:"hash_secret" doc:"file with a secret that every block hash is keyed with; the same on all peers; default: derived from mesh.label, which is no secret"`
+	Key        string        `yaml:"key" doc:"gossip key in base64 (banyan keygen); the same on all peers" secret:"true"`
+	Keyring    string        `yaml:"keyring" doc:"file with one base64 gossip key per line; the first one encrypts, all of them decrypt"`
+	Label      string        `yaml:"label" doc:"name of the mesh; peers with a different label are refused"`
+	Insecure   bool          `yaml:"insecure" doc:"run without a gossip key: anyone who reaches the port is a peer"`
 	TLS        MeshTLSConfig `yaml:"tls"`
 }
 
 // MeshTLSConfig names the PEM files of peer streams; without them certificates
 // are derived from the gossip keys.
 type MeshTLSConfig struct {
-	Cert string `yaml:"cert" doc:"PEM certificate for peer streams"`
-	Key  string `yaml:"key" doc:"PEM key for peer streams"`
-	CA   string `yaml:"ca" doc:"PEM certificate authority of the mesh"`
+	Cert string `yaml:"cert" doc:"file with this peer's certificate for connections between peers (PEM); default: made from the gossip keys"`
+	Key  string `yaml:"key" doc:"file with the private key of mesh.tls.cert (PEM)"`
+	CA   string `yaml:"ca" doc:"file with the CA certificate of the mesh (PEM)"`
 }
 
 // DiscoveryConfig finds replicas that come and go.
 type DiscoveryConfig struct {
-	DNS       []string      `yaml:"dns" doc:"names whose addresses are replicas: http://name:port"`
-	Render    []string      `yaml:"render" doc:"names whose addresses are render servers: http://name:port"`
-	SlowStart time.Duration `yaml:"slow_start" doc:"a replica that came up gets less than its share for this long; 0 = off"`
+	DNS       []string      `yaml:"dns" doc:"DNS names whose addresses are replicas, as http://name:port"`
+	Render    []string      `yaml:"render" doc:"DNS names whose addresses are render servers (asked only for the token ids of prompts), as http://name:port"`
+	SlowStart time.Duration `yaml:"slow_start" doc:"ramp up the traffic of a replica that came up over this time; 0 = off"`
 	// Replica is what neither DNS nor a pod says of a replica.
 	Replica    fleet.Template         `yaml:"replica"`
 	Kubernetes fleet.KubernetesConfig `yaml:"kubernetes"`
@@ -95,48 +95,48 @@ type DiscoveryConfig struct {
 
 // IngestConfig says who listens to the engines.
 type IngestConfig struct {
-	Owners string `yaml:"owners" doc:"peers subscribed to each stream: a number or all"`
-	Listen string `yaml:"listen" doc:"SUB bind address for engines that dial us: tcp://*:5557"`
-	Poll   bool   `yaml:"poll" doc:"read the events of every TensorRT-LLM replica; this takes them from any other reader"`
-	Token  string `yaml:"token" doc:"bearer token of POST /v1/kv-events on the admin listener; empty turns it off" secret:"true"`
+	Owners string `yaml:"owners" doc:"how many peers subscribe to the KV events of each replica: a number, or all"`
+	Listen string `yaml:"listen" doc:"ZeroMQ address to listen on for engines that connect to the router, as tcp://*:5557; empty = off"`
+	Poll   bool   `yaml:"poll" doc:"read the KV events of every TensorRT-LLM replica; any other reader then misses them: set it only if nothing else reads them"`
+	Token  string `yaml:"token" doc:"bearer token of POST /v1/kv-events on the admin listener; empty = off" secret:"true"`
 }
 
 // DrainConfig is the clean shutdown.
 type DrainConfig struct {
-	Delay   time.Duration `yaml:"delay" doc:"between not-ready and closing the listener"`
-	Timeout time.Duration `yaml:"timeout" doc:"for running streams after that"`
+	Delay   time.Duration `yaml:"delay" doc:"wait between answering not ready and closing the listener; must be longer than the balancer takes to notice"`
+	Timeout time.Duration `yaml:"timeout" doc:"longest wait, after drain.delay, for running requests to end; then they are cut"`
 }
 
 // LimitsConfig bounds what clients may ask.
 type LimitsConfig struct {
-	BodyBytes    int64         `yaml:"body_bytes" doc:"largest request body"`
+	BodyBytes    int64         `yaml:"body_bytes" doc:"largest request body, in bytes"`
 	BodyTime     time.Duration `yaml:"body_time" doc:"longest a client may take to send its body"`
 	HeaderTime   time.Duration `yaml:"-"` // longest a client may take to send a request's header, TLS handshake included
-	Connections  int           `yaml:"connections" doc:"open client connections; a newcomer beyond them replaces the one that waits longest for its client, or is told that this peer is full; 0 = no limit"`
-	Concurrency  int           `yaml:"concurrency" doc:"requests in flight"`
+	Connections  int           `yaml:"connections" doc:"most open client connections; beyond it a new one replaces the one that has waited longest for its client (for a request or its body), or gets 503 if none is waiting; 0 = no limit"`
+	Concurrency  int           `yaml:"concurrency" doc:"most requests in flight at this peer; more wait in the queue (limits.queue)"`
 	Queue        int           `yaml:"queue" doc:"requests that wait beyond limits.concurrency; more get 429"`
-	QueueTimeout time.Duration `yaml:"queue_timeout" doc:"longest wait in the queue"`
-	TTFT         time.Duration `yaml:"ttft" doc:"longest wait for the first byte of a streamed answer, per try"`
-	Answer       time.Duration `yaml:"answer" doc:"longest wait for the first byte of an answer that is not streamed, per try"`
-	Idle         time.Duration `yaml:"idle" doc:"longest silence of a replica inside an answer; then it is cut"`
-	Deadline     time.Duration `yaml:"deadline" doc:"longest wait for the first byte of an answer, from the request on, all tries together; then 504; 0 = no limit"`
-	Retries      int           `yaml:"retries" doc:"tries on other replicas before the first byte"`
-	Continue     bool          `yaml:"continue_streams" doc:"when a vLLM replica is lost in mid-answer, another one goes on with the stream and the client notices nothing; for text without tools, stop strings and grammars; costs 4 bytes a token in flight"`
-	Tokenize     time.Duration `yaml:"tokenize" doc:"deadline for asking an engine for token ids"`
-	Memory       int64         `yaml:"memory" doc:"bytes for what is known of the replicas' caches; beyond that predictions are dropped first, then the streams that grew most; 0 = half of the container's or the machine's memory"`
-	StreamFacts  int           `yaml:"stream_facts" doc:"blocks that one replica may announce; beyond, its cache is guessed; less where it tells a small cache"`
-	Predictions  int           `yaml:"predictions" doc:"predicted blocks kept per replica and namespace; one number per mesh"`
+	QueueTimeout time.Duration `yaml:"queue_timeout" doc:"longest wait in the queue; then 429"`
+	TTFT         time.Duration `yaml:"ttft" doc:"longest wait for the first byte of a streamed response, per try"`
+	Answer       time.Duration `yaml:"answer" doc:"longest wait for the first byte of a response that is not streamed, per try"`
+	Idle         time.Duration `yaml:"idle" doc:"longest pause within a response; then the response is cut"`
+	Deadline     time.Duration `yaml:"deadline" doc:"longest wait for the first byte of a response, from the request on, all tries together; then 504; 0 = no limit"`
+	Retries      int           `yaml:"retries" doc:"most retries on other replicas, while no byte has gone to the client"`
+	Continue     bool          `yaml:"continue_streams" doc:"if a vLLM replica fails during a streamed response, another one continues it and the client sees one response; not with tools, stop strings or grammars; costs 4 bytes per token in flight"`
+	Tokenize     time.Duration `yaml:"tokenize" doc:"longest wait for an engine's token ids of a prompt; then the text is hashed"`
+	Memory       int64         `yaml:"memory" doc:"memory for the prefix index, in bytes; beyond it predictions are dropped first, then the blocks of the replicas that grew most, whose cache is predicted from then on; 0 = half of the container's or the machine's memory"`
+	StreamFacts  int           `yaml:"stream_facts" doc:"most cached blocks of one replica (a replica that reports a small KV cache may have fewer); beyond it its KV events are ignored and its cache is predicted"`
+	Predictions  int           `yaml:"predictions" doc:"most predicted blocks kept per replica and namespace (tenant or LoRA adapter); the same on all peers"`
 }
 
 // AuthConfig is who may call.
 type AuthConfig struct {
-	KeysFile string `yaml:"keys_file" doc:"hashed bearer keys; lines may end in tenant=NAME"`
+	KeysFile string `yaml:"keys_file" doc:"file of hashed client keys (banyan keygen --client NAME); lines may end in tenant=NAME; empty = no key is asked for"`
 }
 
 // LogConfig shapes the log on stderr.
 type LogConfig struct {
 	Level string `yaml:"level" doc:"debug, info, warn or error"`
-	JSON  bool   `yaml:"json" doc:"one JSON object a line"`
+	JSON  bool   `yaml:"json" doc:"one JSON object per line"`
 }
 
 // DefaultConfig returns the documented defaults.

@@ -113,7 +113,7 @@ func (c *census) forgetDeparted(now time.Time) {
 		}
 		c.index.Remove(id)
 		c.loads.ForgetReplica(id)
-		c.log.Info("replica forgotten", "stream", string(id))
+		c.log.Info("replica removed: it has not been listed for ten minutes", "stream", string(id))
 	}
 	c.index.Sweep(c.wants)
 	for _, r := range c.fleet.List() {

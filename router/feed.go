@@ -75,7 +75,7 @@ func (g *follower) polls(r *fleet.Replica) bool {
 
 // source makes what brings a replica's events.
 func (g *follower) source(r *fleet.Replica, way feed) (source, error) {
-	logger := g.log.Named("kvevents")
+	logger := g.log.Named("kvevents").With("replica", r.Name())
 	if way.how == fedPolled {
 		cfg := kvevents.PollerConfig{URL: r.Spec.URL, Grid: g.rules.config().Grid, Hasher: g.hasher, Sink: g, Logger: logger}
 		if r.Spec.Credentials != "" {

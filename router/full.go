@@ -52,7 +52,7 @@ func (c *ceilings) tellFull() {
 	c.givenUp = st.GivenUp
 	for _, r := range slices.SortedFunc(slices.Values(c.fleet.List()), func(a, b *fleet.Replica) int { return strings.Compare(a.Name(), b.Name()) }) {
 		if f, ok := c.index.Full(r.Stream); ok {
-			c.log.Warn("stream given up", "replica", r.Name(), "why", report.Unusable(&f))
+			c.log.Warn("KV events of a replica are ignored", "replica", r.Name(), "why", report.Unusable(&f))
 		}
 	}
 }

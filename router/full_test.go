@@ -26,7 +26,7 @@ func TestAnEngineThatAnnouncesTooMuchIsTold(t *testing.T) {
 	if n := facts(p, greedy.Stream); n > 0 || facts(p, modest.Stream) != 10 {
 		t.Errorf("%d facts of the one and %d of the other", n, facts(p, modest.Stream))
 	}
-	if !strings.Contains(log.String(), "limits.stream_facts") || strings.Count(log.String(), "stream given up") != 1 {
+	if !strings.Contains(log.String(), "limits.stream_facts") || strings.Count(log.String(), "KV events of a replica are ignored") != 1 {
 		t.Errorf("the log says %q", log.String())
 	}
 	d, _ := p.index.Digest(greedy.Stream)

@@ -12,9 +12,9 @@ import (
 // is slow to begin; off unless after or percentile is set. Requests that a
 // prefill-decode pair serves are not hedged.
 type HedgeConfig struct {
-	After      time.Duration `yaml:"after" doc:"wait at least so long for the first byte of a stream before a second replica is asked; 0 = see percentile"`
-	Percentile float64       `yaml:"percentile" doc:"wait at least as long as this share of recent first bytes took, 0-1, as 0.95; 0 = see after; both 0 = no hedging"`
-	Ratio      float64       `yaml:"ratio" doc:"second tries per request over time, at most"`
+	After      time.Duration `yaml:"after" doc:"ask a second replica if a streamed response has no first byte after this time; with hedge.percentile set the longer wait counts; both 0 = off"`
+	Percentile float64       `yaml:"percentile" doc:"ask a second replica after the time in which this share (0-1, as 0.95) of recent first bytes came; with hedge.after set the longer wait counts; both 0 = off"`
+	Ratio      float64       `yaml:"ratio" doc:"most second tries, as a share of all requests; 0 = off"`
 }
 
 func (c *HedgeConfig) validate() error {

@@ -182,7 +182,7 @@ func (g *follower) start(ctx context.Context, r *fleet.Replica, hold ingest.Hold
 		g.failed[r.Stream] = err.Error()
 		g.mu.Unlock()
 		if !known { // it is tried four times a second
-			g.log.Error("stream not followed", "replica", r.Name(), "err", err)
+			g.log.Warn("cannot subscribe to the KV events of a replica, will keep trying; until then its cache is predicted", "replica", r.Name(), "err", err)
 		}
 		return
 	}
@@ -199,7 +199,7 @@ func (g *follower) start(ctx context.Context, r *fleet.Replica, hold ingest.Hold
 	go func() { // waited for through f.done, by reconcile or stopAll
 		defer close(f.done)
 		if err := src.Run(sctx); err != nil && sctx.Err() == nil {
-			g.log.Error("stream ended", "replica", r.Name(), "err", err)
+			g.log.Error("reading the KV events of a replica ended; its cache is predicted", "replica", r.Name(), "err", err)
 		}
 	}()
 }
@@ -228,7 +228,7 @@ func (g *follower) Deliver(d kvevents.Delivery) {
 	delta := crdt.Delta{Stream: d.Stream, Epoch: d.Epoch, Anchor: d.Anchor, Slots: d.Slots}
 	out := g.index.Apply(&delta, g.clock.ms(time.Now()))
 	if out.Overflow {
-		g.log.Warn("stream forgotten: too many holes; a snapshot or replay will bring it back", "stream", d.Stream)
+		g.log.Warn("too many event batches of a replica are missing: its known blocks are dropped and will be fetched again", "replica", g.nameOf(d.Stream), "stream", d.Stream)
 	}
 	g.mu.Lock()
 	f := g.follow[d.Stream]
@@ -246,6 +246,16 @@ func (g *follower) Deliver(d kvevents.Delivery) {
 	g.mesh.ingested(gossip.Ingested{
 		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: g.clock.ms(d.ReceivedAt), First: first,
 	})
+}
+
+// nameOf is the name of a stream's replica, "" if it is not listed.
+func (g *follower) nameOf(id crdt.StreamID) string {
+	for _, r := range g.fleet.List() {
+		if r.Stream == id {
+			return r.Name()
+		}
+	}
+	return ""
 }
 
 // missing is the core's word that no live peer has these slots: ask the
@@ -285,7 +295,7 @@ func (g *follower) declare(now time.Time) {
 			n += sp.To - sp.From + 1
 		}
 		g.metrics.Lost.Add(float64(n))
-		g.log.Warn("event batches lost: no peer and no replay has them", "stream", lost.Stream, "batches", n)
+		g.log.Warn("event batches lost for good: no peer and no replay has them; blocks reported before count half until reported again; raise buffer_steps of the engine", "replica", g.nameOf(lost.Stream), "stream", lost.Stream, "batches", n)
 		g.mesh.ingested(lost)
 	}
 }

@@ -44,7 +44,7 @@ func TestAStreamThatCannotBeFollowedIsToldOnce(t *testing.T) {
 	for range 8 {
 		p.ingest.start(t.Context(), p.fleet.List()[0], ingest.Hold{First: true})
 	}
-	if n := strings.Count(log.String(), "stream not followed"); n != 1 || metrics.Count(p.metrics.FollowFailures) != 8 {
+	if n := strings.Count(log.String(), "[WARN]  cannot subscribe to the KV events of a replica"); n != 1 || metrics.Count(p.metrics.FollowFailures) != 8 {
 		t.Errorf("%d lines, %d counted:\n%s", n, metrics.Count(p.metrics.FollowFailures), log)
 	}
 }

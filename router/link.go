@@ -97,7 +97,7 @@ func keyring(m MeshConfig) ([]string, error) {
 func (l *link) setKeys(ring []string) error {
 	changed, err := l.mesh.SetKeys(ring)
 	if changed && err == nil {
-		l.log.Info("mesh keys taken up", "keys", len(ring))
+		l.log.Info("mesh keys applied", "keys", len(ring))
 	}
 	return err
 }
@@ -113,10 +113,10 @@ func (l *link) start() error {
 // stop leaves the mesh and ends its goroutines.
 func (l *link) stop() {
 	if err := l.mesh.Leave(); err != nil {
-		l.log.Warn("no goodbye was said to the other peers: they take this one for failed", "err", err)
+		l.log.Warn("could not announce the shutdown: the other peers will list this one as failed", "err", err)
 	}
 	if err := l.mesh.Close(); err != nil {
-		l.log.Warn("mesh closed with an error", "err", err)
+		l.log.Warn("mesh closed with an error; harmless, this peer ends anyway", "err", err)
 	}
 	close(l.quit)
 	l.wg.Wait()
@@ -139,7 +139,7 @@ func (l *link) local(e gossip.Effect) {
 		if e.Ready && !l.readiness.joined.Swap(true) {
 			l.ingest.wake() // it may own streams from now on
 		}
-		l.log.Info("replication", "caught_up", e.Ready, "reason", e.Reason) // readiness is more: see tellReady
+		l.log.Debug("state of the mesh", "caught_up", e.Ready, "reason", e.Reason) // readiness is more: see tellReady
 	}
 }
 

@@ -114,7 +114,7 @@ func (p *Peer) live(ctx context.Context) error {
 	case <-ctx.Done():
 		p.drain(clients)
 	case err = <-failed:
-		p.log.Error("peer failed", "err", err)
+		p.log.Error("this peer stopped on an error", "err", err)
 	}
 	_ = public.Close()
 	p.path.pairs.legs.Stop()
@@ -146,6 +146,6 @@ func (p *Peer) drain(clients *access.Connections) {
 	end, cancel := context.WithTimeout(context.Background(), p.rules.config().Drain.Timeout)
 	defer cancel()
 	if cut := clients.Retire(end, min(idleLinger, p.rules.config().Drain.Delay)); cut > 0 {
-		p.log.Warn("streams cut at drain.timeout", "streams", cut)
+		p.log.Warn("running requests were cut at drain.timeout", "streams", cut)
 	}
 }

@@ -117,7 +117,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		opt.LogDropped = func() uint64 { return 0 }
 	}
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "banyan_log_lines_dropped_total", Help: "Lines of this peer's own log that are missing because who reads it is too slow.",
+		Name: "banyan_log_lines_dropped_total", Help: "Lines of this peer's own log that were dropped because the reader of the log is too slow.",
 	}, func() float64 { return float64(opt.LogDropped()) }))
 	p.metrics.StartAtZero(cfg.Policy)
 	p.rules = &inForce{source: opt.Source, hangup: make(chan struct{}, 1), metrics: p.metrics, log: p.log, takeUp: p.takeUp}
@@ -138,7 +138,7 @@ func New(cfg Config, opt Options) (*Peer, error) {
 // one from the label.
 func hashSecret(cfg *Config, log hclog.Logger) ([]byte, error) {
 	if cfg.Mesh.HashSecret == "" {
-		log.Warn("mesh.hash_secret is not set: block hashes are keyed with the cluster label, which is not secret")
+		log.Warn("mesh.hash_secret is not set: block hashes are keyed with mesh.label, so whoever sees them can test guesses of prompts; set it to the same file on all peers")
 		sum := sha256.Sum256([]byte("banyan hash secret\x00" + cfg.Mesh.Label))
 		return sum[:], nil
 	}
@@ -200,7 +200,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	keys.ingest = p.ingest
 	p.fleet.Set(cfg.Replicas, time.Now())
 	if cfg.Tracing.Endpoint != "" {
-		failed := func(err error) { p.log.Debug("spans were not taken", "err", err) }
+		failed := func(err error) { p.log.Debug("the collector did not take trace spans", "err", err) }
 		if p.tracing, err = tracing.New(cfg.Tracing, tracing.Origin{Name: p.name, ID: p.id.String(), Version: p.version}, failed); err != nil {
 			return err
 		}
@@ -335,7 +335,7 @@ func (p *Peer) close() {
 	}
 	if p.tracing != nil {
 		if err := p.tracing.Close(); err != nil {
-			p.log.Warn("spans were not sent", "err", err)
+			p.log.Warn("trace spans not sent; requests are not affected", "err", err)
 		}
 	}
 	if p.journal != nil && p.journal.access != nil {

@@ -60,12 +60,16 @@ func (r *readiness) tellReady() {
 		return
 	}
 	level := hclog.Warn
-	if r.toldReady == nil { // every peer begins so
+	if r.toldReady == nil || r.draining.Load() { // every peer begins so, and ends so
 		level = hclog.Info
 	}
 	r.toldReady = &ready
 	if ready {
-		r.log.Info("ready: GET /readyz answers 200", "reason", why)
+		level = hclog.Info
+		if c := r.caught.Load(); c != nil && c.Reason == gossip.ReadyLate { // it may route badly
+			level = hclog.Warn
+		}
+		r.log.Log(level, "ready: GET /readyz answers 200", "reason", why)
 	} else {
 		r.log.Log(level, "not ready: GET /readyz answers 503", "reason", why)
 	}

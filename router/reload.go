@@ -141,23 +141,27 @@ func (c *inForce) reload(asked bool) error {
 	if err != nil {
 		c.metrics.ReloadFailures.Inc()
 		if news := c.reloadFault.Swap(new(err.Error())); asked || news == nil || *news != err.Error() {
-			c.log.Error("configuration not taken up: the old one stays in force", "faults", faults(err))
+			c.log.Error("configuration rejected: the old one stays in force", "faults", faults(err))
 		}
 		c.metrics.ReloadOK.Set(0)
 		return err
 	}
 	if c.reloadFault.Swap(nil) != nil {
-		c.log.Info("the configuration is right again: it is in force")
+		c.log.Info("configuration is valid again")
 	}
 	c.metrics.ReloadOK.Set(1)
 	c.metrics.Reloads.Inc()
 	waiting := c.restart.Swap(&restart)
-	changed = append(changed, fileChanges(old, next)...)
+	named := fileChanges(old, next)
+	if slices.ContainsFunc(named, func(s string) bool { return strings.HasPrefix(s, "replicas: ") }) {
+		changed = slices.DeleteFunc(changed, func(s string) bool { return s == "replicas" }) // named says which
+	}
+	changed = append(changed, named...)
 	if asked || len(changed) > 0 {
-		c.log.Info("configuration taken up", "changed", changed)
+		c.log.Info("configuration applied", "changed", changed)
 	}
 	if len(restart) > 0 && (asked || waiting == nil || !slices.Equal(*waiting, restart)) {
-		c.log.Warn("these settings change with the next restart", "keys", restart)
+		c.log.Warn("these settings need a restart, until then the old ones stay in force", "keys", restart)
 	}
 	return nil
 }

@@ -217,7 +217,7 @@ func (j *journal) openAccessLog() error {
 func (j *journal) tellDropped() {
 	s := j.access.Stats()
 	if n := s.Dropped + s.Failed - j.lostLines; n > 0 {
-		j.log.Warn("lines of the access log were lost: who reads it is too slow, or its file cannot be written", "lines", n, "path", j.rules.config().AccessLog.Path)
+		j.log.Warn("access log lines dropped: the reader of the log is too slow, or its file cannot be written", "lines", n, "path", j.rules.config().AccessLog.Path)
 	}
 	j.lostLines = s.Dropped + s.Failed
 }

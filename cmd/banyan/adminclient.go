@@ -38,12 +38,12 @@ func (c *adminClient) flags(fs *flag.FlagSet) {
 		}
 		fs.StringVar(into, name, def, help+" ($"+env+")")
 	}
-	text(&c.peer, "peer", "BANYAN_ADMIN_PEER", defaultPeer, "admin address of any peer; https:// where it speaks TLS")
+	text(&c.peer, "peer", "BANYAN_ADMIN_PEER", defaultPeer, "admin.listen address of any peer, host:port; https://host:port where it speaks TLS")
 	fs.StringVar(&c.key, "admin-key", "", "admin key ($BANYAN_ADMIN_KEY)") // read in open: --help must not show it
 	text(&c.keyFile, "admin-key-file", "BANYAN_ADMIN_KEY_FILE", "", "file with an admin key")
-	text(&c.ca, "ca", "BANYAN_ADMIN_CA", "", "PEM authorities that vouch for the peer, instead of the system's")
-	text(&c.cert, "cert", "BANYAN_ADMIN_CERT", "", "PEM certificate to show")
-	text(&c.certKey, "cert-key", "BANYAN_ADMIN_CERT_KEY", "", "its PEM key")
+	text(&c.ca, "ca", "BANYAN_ADMIN_CA", "", "file with the CA certificates that signed the peer's certificate (PEM); default: the system's CAs")
+	text(&c.cert, "cert", "BANYAN_ADMIN_CERT", "", "file with a client certificate (PEM)")
+	text(&c.certKey, "cert-key", "BANYAN_ADMIN_CERT_KEY", "", "file with the private key of --cert (PEM)")
 }
 
 // adminURL makes a base address of what people type.

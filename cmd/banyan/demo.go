@@ -14,9 +14,9 @@ import (
 func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flagSet("demo", stderr)
 	cfg := demo.Config{Progress: stdout}
-	fs.IntVar(&cfg.Peers, "peers", 3, "router peers")
-	fs.IntVar(&cfg.Replicas, "replicas", 4, "stand-in replicas")
-	fs.IntVar(&cfg.Requests, "requests", 2000, "requests, all policies together")
+	fs.IntVar(&cfg.Peers, "peers", 3, "number of router peers")
+	fs.IntVar(&cfg.Replicas, "replicas", 4, "number of stand-in replicas")
+	fs.IntVar(&cfg.Requests, "requests", 2000, "number of requests in total, over all policies")
 	fs.Uint64Var(&cfg.Seed, "seed", 1, "seed of the traffic")
 	fs.StringVar(&cfg.KeepLogs, "logs", "", "folder to keep the processes' logs in")
 	asJSON := fs.Bool("json", false, "print one JSON object")

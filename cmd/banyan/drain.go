@@ -21,8 +21,8 @@ func setIntent(ctx context.Context, verb string, args []string, stdout, stderr i
 	admin.flags(fs)
 	force, wait := new(bool), new(time.Duration)
 	if verb == "drain" {
-		fs.BoolVar(force, "force", false, "also drain the last replica of a model, which then still gets its requests")
-		fs.DurationVar(wait, "wait", 0, "wait this long until nothing is in flight there, and say what still is; exit 1 if something is left")
+		fs.BoolVar(force, "force", false, "drain the last replica of a model too; it keeps getting requests, because no other replica can serve them")
+		fs.DurationVar(wait, "wait", 0, "wait up to this long for its requests in flight to end, and print how many are left; exit 1 if some are")
 	}
 	var names []string
 	for len(args) > 0 { // flags may stand before and after the name

@@ -266,6 +266,6 @@ func TestAStalledReaderOfTheLogHoldsNoRequest(t *testing.T) {
 	if text := adminGet(t, "http://"+p.said["admin"]+"/metrics"); strings.Contains(text, `banyan_access_log_lines_total{outcome="dropped"} 0`) {
 		t.Error("no line was dropped: the reader did not stand still")
 	}
-	eventually(t, "the log tells", func() bool { return strings.Contains(p.errs.String(), "lines of the access log were lost") })
+	eventually(t, "the log tells", func() bool { return strings.Contains(p.errs.String(), "access log lines dropped") })
 	p.stop()
 }

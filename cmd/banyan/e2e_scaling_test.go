@@ -101,7 +101,7 @@ func (tr *tier) term(slot int) (wait func()) {
 		select {
 		case err := <-p.done:
 			took := p.ended.Sub(begun)
-			if err != nil || took > drainLimit || strings.Contains(p.errs.String(), "streams cut") {
+			if err != nil || took > drainLimit || strings.Contains(p.errs.String(), "requests were cut") {
 				tr.t.Errorf("%s ended after %.1f s with %v: %s", name, took.Seconds(), err, p.errs)
 			}
 		case <-time.After(drainLimit):

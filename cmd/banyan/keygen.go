@@ -16,11 +16,11 @@ import (
 // certificates.
 func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flagSet("keygen", stderr)
-	dir := fs.String("mesh-certs", "", "folder for a mesh CA and one certificate (PEM), instead of a key")
-	client := fs.String("client", "", "name of a client: a bearer key and its line for auth.keys_file, instead of a gossip key")
-	tenant := fs.String("tenant", "", "with --client: the tenant it belongs to (default: one of its own name; * = as the isolate_by header says)")
-	admin := fs.String("admin", "", "name of an operator: a bearer key and its line for admin.keys_file, instead of a gossip key")
-	readOnly := fs.Bool("read-only", false, "with --admin: a key that may look (status, metrics, page), not change")
+	dir := fs.String("mesh-certs", "", "folder to write a mesh CA and one certificate with its key into (PEM), instead of a gossip key; all peers may share the pair")
+	client := fs.String("client", "", "make an API key for the client of this name and its line for auth.keys_file, instead of a gossip key")
+	tenant := fs.String("tenant", "", "with --client: tenant of this client (default: the client's name; * = the tenant named in the isolate_by header)")
+	admin := fs.String("admin", "", "make an API key for the operator of this name and its line for admin.keys_file, instead of a gossip key")
+	readOnly := fs.Bool("read-only", false, "with --admin: the key may read (status, metrics, console), not change anything")
 	if err := parse(fs, args); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -285,21 +286,21 @@ func nearest[V any](name string, known map[string]V, least int) string {
 // sections head the groups of settings in the help, in its order; a setting
 // without a section of its own stands in the first group.
 var sections = [][2]string{
-	{"", "What is served, and how"},
-	{"discovery", "Replicas that come and go"},
-	{"http", "Listener of clients"},
-	{"auth", "Keys of clients"},
-	{"admin", "Listener of operators"},
-	{"mesh", "Other peers"},
-	{"ingest", "Cache events of the engines"},
-	{"limits", "Bounds"},
-	{"admission", "Queues before full replicas"},
-	{"hedge", "Second tries of slow streams"},
-	{"drain", "The end of a peer"},
-	{"tracing", "OpenTelemetry"},
-	{"log", "Log on stderr"},
-	{"access_log", "One line a request"},
-	{"routing", "Knobs of the policies, prefill and decode apart"},
+	{"", "Replicas, policy, prefix index"},
+	{"discovery", "Replica discovery"},
+	{"http", "Client listener (OpenAI API)"},
+	{"auth", "Client keys"},
+	{"admin", "Admin listener"},
+	{"mesh", "Mesh: the other peers"},
+	{"ingest", "KV events of the engines"},
+	{"limits", "Limits"},
+	{"admission", "Admission: queues before full replicas"},
+	{"hedge", "Hedging: second tries of slow streamed requests"},
+	{"drain", "Peer shutdown (drain)"},
+	{"tracing", "Tracing (OpenTelemetry)"},
+	{"log", "Log (on stderr)"},
+	{"access_log", "Access log"},
+	{"routing", "Routing policies; prefill/decode split"},
 }
 
 // sectionOf is the index of a setting's group.
@@ -311,16 +312,17 @@ func sectionOf(key string) int {
 // serveUsage prints every setting with its default, by section.
 func serveUsage(w io.Writer, opts []option) {
 	fmt.Fprintln(w, "usage: banyan serve [--config banyan.yaml] [flags]")
-	fmt.Fprintln(w, "\nEvery flag is also a YAML key and an environment variable (BANYAN_SECTION_KEY);")
-	fmt.Fprintln(w, "default < file < environment < flag.")
+	fmt.Fprintln(w, "\nEvery flag is also a YAML key and an environment variable: --mesh.tls.cert is mesh: {tls: {cert: …}} and BANYAN_MESH_TLS_CERT.")
+	fmt.Fprintln(w, "Later wins: default, file, environment, flag. Lists of names are written with commas, other lists and maps as YAML in one line:")
+	fmt.Fprintln(w, "--mesh.join a:7946,b:7946 and --admission.key_classes '{batch: 2}'.")
 	fmt.Fprintln(w, "\nThe command")
 	for _, f := range [][2]string{
-		{"config", "YAML file"},
-		{"print-config", "print the effective configuration and exit"},
-		{"insecure-mesh", "run the mesh without a gossip key"},
-		{"insecure-admin", "let anybody use an admin listener beyond loopback"},
+		{"config", "file with the configuration (YAML)"},
+		{"print-config", "print the configuration that results, secrets masked, and exit"},
+		{"insecure-mesh", "short for --mesh.insecure"},
+		{"insecure-admin", "short for --admin.insecure"},
 	} {
-		fmt.Fprintf(w, "  --%-35s %s\n", f[0], f[1])
+		fmt.Fprintf(w, "  --%-42s %s\n", f[0], f[1])
 	}
 	sorted := slices.Clone(opts)
 	slices.SortFunc(sorted, func(a, b option) int {
@@ -335,12 +337,47 @@ func serveUsage(w io.Writer, opts []option) {
 			fmt.Fprintf(w, "\n%s\n", sections[at][1])
 			last = at
 		}
-		def := fmt.Sprint(o.value.Interface())
-		if def == "" || def == "[]" || def == "map[]" {
-			def = "-"
-		}
-		fmt.Fprintf(w, "  --%-35s %s (default %s)\n", o.key, o.doc, def)
+		fmt.Fprintf(w, "  --%-42s %s%s\n", o.key+typeName(o.value), o.doc, defaultText(o.value))
 	}
+}
+
+// typeName says what a setting's flag takes, as the flags of other commands do.
+func typeName(v reflect.Value) string {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return " duration"
+	case v.CanInt():
+		return " int"
+	case v.CanFloat():
+		return " float"
+	case v.Kind() == reflect.Slice:
+		return " list"
+	case v.Kind() == reflect.Map:
+		return " map"
+	case v.Kind() == reflect.Bool:
+		return ""
+	}
+	return " " + v.Kind().String()
+}
+
+// defaultText is a setting's default in brackets, "" if it is empty.
+func defaultText(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case float64:
+		return " (default " + strconv.FormatFloat(x, 'f', -1, 64) + ")"
+	case bool:
+		if !x {
+			return ""
+		}
+	case int64:
+		if x >= 1<<20 && x%(1<<20) == 0 {
+			return fmt.Sprintf(" (default %d, %d MiB)", x, x>>20)
+		}
+	}
+	if (v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.String) && v.Len() == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (default %v)", v.Interface())
 }
 
 // printConfig writes the configuration as YAML with secrets masked.

@@ -19,7 +19,7 @@ func newLogger(cfg *router.LogConfig, to io.Writer) (hclog.Logger, *logQueue) {
 	}
 	q, direct := newLogQueue(to), logger(to)
 	q.say = func(n uint64) {
-		direct.Warn("log lines are missing here: whoever reads this log was too slow and the queue was full", "lines", n)
+		direct.Warn("log lines dropped here: the reader of this log was too slow", "lines", n)
 	}
 	go q.run()
 	return logger(q), q

@@ -64,7 +64,7 @@ func TestALogThatNobodyReadsHoldsNobody(t *testing.T) {
 	lines.close()
 	<-lines.ended
 	text := out.String()
-	for _, want := range []string{"line: n=0\n", "log lines are missing here", fmt.Sprintf("lines=%d\n", lost), "after\n"} {
+	for _, want := range []string{"line: n=0\n", "log lines dropped here", fmt.Sprintf("lines=%d\n", lost), "after\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the log", want)
 		}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // version is set by the build.
@@ -27,31 +28,35 @@ type command struct {
 	name string
 	args string
 	help string
+	more string // what only the command's own help says
 	run  func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
 // errCheck says that a check did not hold; it was already reported.
 var errCheck = errors.New("check failed")
 
+const drainHelp = "\n\nREPLICA is a name in `banyan status`, not a URL. The replica keeps its requests in flight. A drain survives restarts of single" +
+	"\npeers: the others know it. It is forgotten if all peers stop at one time, and when the replica has left the list for ten minutes."
+
 func commands() []command {
 	return []command{
-		{"serve", "--config banyan.yaml [flags]", "one router peer", serve},
-		{"validate", "FILE [flags]", "check a configuration and the files it names; starts nothing; the flags are those of serve", validate},
-		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "the whole product on loopback, judged", runDemo},
-		{"replica", "[--listen ADDR --events ENDPOINT …]", "a stand-in inference replica", runReplica},
-		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "policies on a workload, in virtual time", runSim},
-		{"load", "--url URL [--workload NAME] [--rate R] …", "drive any OpenAI endpoint: TTFT, TPOT, cached tokens", runLoad},
-		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch] …", "peers, replicas, convergence, load", runStatus},
-		{"why", "[--peer ADDR] [--json] [ID]", "what came of a request and why it went where; without an id: the last failed, slow or retried", runWhy},
-		{"drain", "[--peer ADDR] [--wait 60s] [--force] REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		{"serve", "--config banyan.yaml [flags]", "run one router peer", "", serve},
+		{"validate", "FILE [flags]", "check a configuration and its files without starting a peer; takes every setting of `banyan serve --help` as a flag", "", validate},
+		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "start peers and stand-in replicas on loopback, send traffic, check the results", "", runDemo},
+		{"replica", "[--listen ADDR --events ENDPOINT …]", "run a fake inference server for tests (computes nothing)", "", runReplica},
+		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "simulate routing policies on a workload, for developers of policies", "", runSim},
+		{"load", "--url URL [--workload NAME] [--rate R] …", "load-test an OpenAI endpoint; print time to first token, time per output token and cached tokens", "", runLoad},
+		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch] …", "show peers, replicas, load and what is wrong", "", runStatus},
+		{"why", "[--peer ADDR] [--json] [ID]", "show what happened to a request and why its replica was chosen; without ID, list the last failed, slow or retried requests", "", runWhy},
+		{"drain", "[--peer ADDR] [--wait 60s] [--force] REPLICA", "send no new requests to a replica, from any peer, until `banyan undrain REPLICA`", drainHelp, func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return setIntent(ctx, "drain", args, stdout, stderr)
 		}},
-		{"undrain", "[--peer ADDR] REPLICA", "send requests to a drained replica again, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		{"undrain", "[--peer ADDR] REPLICA", "send requests to a drained replica again, from all peers", "", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return setIntent(ctx, "undrain", args, stdout, stderr)
 		}},
-		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "a gossip key; mesh certificates; a client's or operator's key", keygen},
-		{"completion", "bash|zsh|fish", "a script for the shell: source <(banyan completion bash)", completion},
-		{"version", "", "the version", func(_ context.Context, args []string, stdout, stderr io.Writer) error {
+		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "make a gossip key, mesh certificates, or a client's or operator's API key", "", keygen},
+		{"completion", "bash|zsh|fish", "print a completion script for the shell: source <(banyan completion bash)", "", completion},
+		{"version", "", "print the version", "", func(_ context.Context, args []string, stdout, stderr io.Writer) error {
 			fs := flagSet("version", stderr)
 			if err := errors.Join(parse(fs, args), noArguments(fs)); err != nil {
 				return err
@@ -63,9 +68,27 @@ func commands() []command {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(untilSignal(os.Stderr), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// untilSignal is a context that ends at the first signal to stop. A second one
+// ends the process at once, as it would have without this, with a word.
+func untilSignal(stderr io.Writer) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		again := <-signals
+		fmt.Fprintf(stderr, "banyan: ended by a second signal (%v): requests that still ran are cut\n", again)
+		signal.Reset()
+		if p, err := os.FindProcess(os.Getpid()); err == nil && p.Signal(again) == nil {
+			time.Sleep(time.Second) // it is on its way
+		}
+		os.Exit(exitFailed)
+	}()
+	return ctx
 }
 
 // run dispatches to a subcommand and turns its error into an exit code.
@@ -119,12 +142,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func usage(w io.Writer) {
 	fmt.Fprintln(w, "banyan: a router mesh for LLM inference")
+	fmt.Fprintln(w, "peer = one `banyan serve` process; replica = one inference server (vLLM, SGLang, TensorRT-LLM)")
 	fmt.Fprintln(w)
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  banyan %-10s %-58s %s\n", c.name, c.args, c.help)
 	}
-	fmt.Fprintln(w, "\nbanyan COMMAND --help tells more.")
-	fmt.Fprintln(w, "\nexit codes: 0 all is well; 1 it failed, or what was to be checked does not hold; 2 wrong flags or configuration.")
+	fmt.Fprintln(w, "\nbanyan COMMAND --help shows its flags.")
+	fmt.Fprintln(w, "\nexit codes: 0 success; 1 the command or the check failed; 2 wrong flags or configuration.")
 }
 
 // flagSet makes a subcommand's flags, whose faults are usage errors.
@@ -133,7 +157,7 @@ func flagSet(name string, stderr io.Writer) *flag.FlagSet {
 	fs.Usage = func() {
 		for _, c := range commands() {
 			if c.name == name {
-				fmt.Fprintf(stderr, "usage: banyan %s\n\n%s\n\n", strings.TrimSpace(c.name+" "+c.args), c.help)
+				fmt.Fprintf(stderr, "usage: banyan %s\n\n%s\n\n", strings.TrimSpace(c.name+" "+c.args), c.help+c.more)
 			}
 		}
 		var flags strings.Builder

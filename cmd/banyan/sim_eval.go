@@ -43,16 +43,16 @@ type evaluation struct {
 func (e *evaluation) register(fs *flag.FlagSet) {
 	e.source.register(fs, "multi_turn")
 	fs.StringVar(&e.policies, "policy", policy.Default, "by comma, or all: "+strings.Join(policy.Names(), ", ")+", "+simulation.Pooled+" and "+simulation.PooledCaches+" (the references)")
-	fs.IntVar(&e.cfg.Replicas, "replicas", 0, "inference replicas, at most 64; 0: the workload's, else 16")
+	fs.IntVar(&e.cfg.Replicas, "replicas", 0, "inference replicas, at most 64; 0 = the workload's, else 16")
 	fs.IntVar(&e.cfg.Peers, "peers", 1, "router peers")
 	fs.DurationVar(&e.delays.load, "load-delay", 10*time.Millisecond, "age of first tokens and finishes at the other peers")
 	fs.DurationVar(&e.delays.dispatch, "dispatch-delay", time.Millisecond, "age of dispatches at the other peers; at most load-delay")
 	fs.DurationVar(&e.delays.index, "index-delay", 50*time.Millisecond, "age of the engines' events at every peer")
-	fs.Float64Var(&e.rate, "rate", 0, "requests a second; 0: as recorded")
+	fs.Float64Var(&e.rate, "rate", 0, "requests a second; 0 = as recorded")
 	fs.Float64Var(&e.cfg.Load, "load", 0, "instead of --rate: share of the rate that the pooled reference can serve")
-	fs.StringVar(&e.profile, "profile", "", "timing of a replica; default the workload's, else q32")
-	fs.IntVar(&e.cfg.KVTokens, "kv-tokens", 0, "KV cache of a replica; 0: the profile's")
-	fs.IntVar(&e.cfg.Page, "page", 0, "tokens a KV page; 0: a block of the trace, else 16")
+	fs.StringVar(&e.profile, "profile", "", "timing of a replica: "+strings.Join(replica.ProfileNames(), ", ")+"; default: the workload's, else q32")
+	fs.IntVar(&e.cfg.KVTokens, "kv-tokens", 0, "KV cache of a replica, in tokens; 0 = the profile's")
+	fs.IntVar(&e.cfg.Page, "page", 0, "tokens per KV page; 0 = a block of the trace, else 16")
 	fs.BoolVar(&e.cfg.Prefill, "prefill", false, "a prefill pool: every answer is one token")
 	fs.BoolVar(&e.asJSON, "json", false, "print one JSON object: a report, or {runs: [...]} for several policies")
 	fs.StringVar(&e.out, "out", "", "also write sim.json and sim.txt into this `folder`; with --matrix where all goes, default out")
@@ -152,7 +152,7 @@ func (e *evaluation) names() []string {
 // runSimEval evaluates policies on one workload.
 func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flagSet("sim", stderr)
-	fs.String("faults", "", "`file` of faults for a mesh, alone or beside a workload: banyan sim --faults FILE --help tells more") // read by runSim
+	fs.String("faults", "", "`file` of faults for a mesh, alone or beside a workload: see banyan sim --faults FILE --help") // read by runSim
 	var e evaluation
 	e.register(fs)
 	if err := parse(fs, args); err != nil {

@@ -25,14 +25,40 @@ type faultPlay struct {
 	cfg    simulation.FaultConfig
 }
 
+// faultHelp has a word on each of simulation.FaultVerbs.
+const faultHelp = `Faults, for a time with for=, at a time with at=:
+  cut a b             no message passes between two peers, or a peer and a replica; cut a>b: from a to b
+  sever a b           as cut, but for ever, if other peers link the two
+  break a b           their connections end once; what was on its way is lost
+  slow a 10x          delays from and to a
+  stall a             a stops and does nothing
+  kill a              a is gone at once; with for= it comes back empty
+  drain a             a serves what it has, then leaves
+  join                one more peer starts, cold
+  suspect a>b         a takes b for dead
+  skew a +3s          a's clock is off by this
+  choke a>b           b reads slowly what a sends
+  rotate              the mesh gets a new key, in three steps
+  restart r0          an engine loses everything; with for= it is down that long
+  clock r0 -30s       an engine's clock is set, for good
+  drop-events r0 .1   share of its batches that each subscriber misses
+  repeat-events r0 .1 share of its batches that come twice, late
+  lose r0             an owner declares lost what is missing, asking nobody
+  half r0             half of the mesh receives its events, the other half neither it nor them
+  clears r0 1000      so many batches in a row that each clear its cache
+  become r0 pages     it restarts as an engine with pages (or salts, same-handles, disk)
+  twice r0 r1         r1 is one more URL of r0's process
+  depart r0           it leaves for good
+  relist r0           discovery lists it more than once`
+
 func (f *faultPlay) register(fs *flag.FlagSet) {
-	fs.StringVar(&f.file, "faults", "", "`file` of faults, one a line (at=12s for=10s cut a b), - for stdin, or random: drawn from the seed.\nFaults: "+strings.Join(simulation.FaultVerbs(), ", "))
+	fs.StringVar(&f.file, "faults", "", "`file` of faults, one a line (at=12s for=10s cut a b), - for stdin, or random: drawn from the seed.\n"+faultHelp)
 	fs.Uint64Var(&f.cfg.Seed, "seed", 1, "seed of everything")
 	fs.IntVar(&f.cfg.Peers, "peers", 4, "router peers at the start, a, b, …")
 	fs.IntVar(&f.cfg.Replicas, "replicas", 3, "engines, r0, r1, …")
 	fs.DurationVar(&f.cfg.Duration, "duration", 20*time.Second, "virtual time with faults; then all is healed")
 	fs.DurationVar(&f.cfg.Bound, "bound", 90*time.Second, "virtual time within which a healed mesh must converge")
-	fs.IntVar(&f.cfg.RingBytes, "ring", 0, "bytes of recent slots a peer keeps; 0: drawn from the seed, 1,000, 20,000 or 1 MiB")
+	fs.IntVar(&f.cfg.RingBytes, "ring", 0, "bytes of recent slots a peer keeps; 0 = drawn from the seed, 1,000, 20,000 or 1 MiB")
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object")
 	fs.BoolVar(&f.trace, "full-trace", false, "print the whole trace to stderr, not only its end after a failure")
 }

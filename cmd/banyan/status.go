@@ -20,11 +20,11 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	var admin adminClient
 	admin.flags(fs)
 	var show statusView
-	fs.BoolVar(&show.json, "json", false, "print the status document")
-	fs.BoolVar(&show.check, "check", false, "say line by line what holds; exit 1 on any trouble")
-	fs.BoolVar(&show.look.All, "all", false, "show every row, also on a terminal")
-	wait := fs.Duration("wait", 0, "with --check: keep asking this long until all is well and nothing is still being tried")
-	peers := fs.Int("peers", 0, "with --check: how many peers must be alive")
+	fs.BoolVar(&show.json, "json", false, "print GET /v1/status as JSON")
+	fs.BoolVar(&show.check, "check", false, "print one line per check; exit 1 if one fails")
+	fs.BoolVar(&show.look.All, "all", false, "show every row and column (default on a terminal: what fits its size)")
+	wait := fs.Duration("wait", 0, "with --check: retry for this long until every check passes and every seed of mesh.join was reached")
+	peers := fs.Int("peers", 0, "with --check: fail unless this many peers are alive")
 	watch := fs.Bool("watch", false, "print again every 2 s")
 	if err := parse(fs, args); err != nil {
 		return err

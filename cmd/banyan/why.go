@@ -22,7 +22,7 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	fs := flagSet("why", stderr)
 	var admin adminClient
 	admin.flags(fs)
-	asJSON := fs.Bool("json", false, "print the document of GET /v1/requests/ID")
+	asJSON := fs.Bool("json", false, "print GET /v1/requests/ID as JSON")
 	var ids []string
 	for len(args) > 0 { // flags may stand before and after the id
 		if err := parse(fs, args); err != nil {

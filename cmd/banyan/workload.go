@@ -24,7 +24,7 @@ type source struct {
 func (s *source) register(fs *flag.FlagSet, name string) {
 	fs.StringVar(&s.trace, "trace", "", "replay this `file` of JSON lines (Mooncake, agent or sharegpt form)")
 	fs.StringVar(&s.name, "workload", name, "generate: "+strings.Join(workload.Names(), ", "))
-	fs.IntVar(&s.requests, "requests", 0, "how many requests, sessions to their end; 0: the workload's own number")
+	fs.IntVar(&s.requests, "requests", 0, "how many requests; sessions run to their end; 0 = the workload's own number")
 	fs.Uint64Var(&s.seed, "seed", 1, "seed of everything random")
 }
 

@@ -51,7 +51,7 @@ func (m *Mesh) seek(l lostMember) {
 		}
 	}
 	if m.once.first("found " + l.node) {
-		m.log.Info("a member that had failed is reachable again", "node", l.node)
+		m.log.Info("a failed peer is reachable again", "node", l.node)
 	}
 }
 

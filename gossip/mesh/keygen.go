@@ -181,6 +181,9 @@ func authorityIn(dir string, now time.Time) (ca Pair, fresh bool, err error) {
 // writeNew writes a file that does not exist yet.
 func writeNew(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("write certificate: %w: move it away to make another certificate of the same CA, or name a new folder", err)
+	}
 	if err != nil {
 		return fmt.Errorf("write certificate: %w", err)
 	}

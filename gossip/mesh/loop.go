@@ -26,7 +26,7 @@ func (m *Mesh) loop() {
 		before, wall := m.cfg.Now(), m.cfg.Clock()
 		now := m.cfg.Now()
 		if set, ok := clock.moved(before, wall, now); ok {
-			m.log.Info("wall clock was set", "ahead_ms", set.AheadMs)
+			m.log.Info("this host's clock jumped", "ahead_ms", set.AheadMs)
 			m.step(now, set)
 		}
 		if now.Sub(shown) >= viewEvery {
@@ -134,7 +134,7 @@ const rejectedFrame = "rejected frame"
 // refused counts and logs a hello that the core does not accept; the core says
 // so once per peer and cause.
 func (m *Mesh) refused(r gossip.Refused) {
-	args := []any{"peer", r.Peer.String(), "reason", r.Reason}
+	args := []any{"name", m.roster.name(r.Peer), "peer", r.Peer.String(), "reason", r.Reason}
 	if r.Detail != "" {
 		args = append(args, "detail", r.Detail)
 	}

@@ -80,6 +80,9 @@ func (m *Mesh) memberEvent(ev serf.MemberEvent) {
 			m.refusals.refuse(causeMember, nil, "node", printable(sm.Name, 2*maxNodeName), "err", err)
 			continue
 		}
+		if ev.Type == serf.EventMemberFailed && p.ID != m.cfg.PeerID {
+			m.log.Warn("peer failed: the others take over its event subscriptions", "name", p.Name, "peer", p.ID.String(), "addr", p.Addr)
+		}
 		m.memberChanged(sm.Name, p, stateOf(ev.Type))
 	}
 	n, _ := m.roster.live("")
@@ -129,7 +132,7 @@ func (m *Mesh) tags(ctx context.Context) {
 		}
 		ready, draining := m.said()
 		if err := m.serf.SetTags(tagsOf(&m.cfg, ready, draining)); err != nil {
-			m.log.Warn("could not publish member tags", "err", err)
+			m.log.Warn("could not publish whether this peer is ready or draining: the other peers go on with what they know", "err", err)
 		}
 	}
 }

@@ -196,7 +196,7 @@ func (m *Mesh) Start() error {
 	m.wg.Go(func() { m.probeFailed(m.ctx) })
 	m.wg.Go(func() { m.keep(m.ctx) })
 	if m.ring == nil && !m.cfg.TLS.all() {
-		m.log.Warn("mesh is not encrypted: anyone who reaches the port is a peer", "addr", m.Addr())
+		m.log.Warn("mesh is not encrypted: anyone who reaches the port is a peer; set mesh.keyring", "addr", m.Addr())
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (m *Mesh) Close() error {
 		err = s.Shutdown()
 		// memberlist waits for none of the streams it was handed.
 		if !m.transport.handshakes.left(m.cfg.Timing.Hello) {
-			m.log.Warn("streams of membership still open at close", "waited", m.cfg.Timing.Hello)
+			m.log.Warn("gossip connections still open at close; harmless, they end with this process", "waited", m.cfg.Timing.Hello)
 		}
 	case bound:
 		close(m.loopDone)

@@ -40,6 +40,9 @@ func TestThreePeersMeetBySeedAndPart(t *testing.T) {
 	// An abrupt end is one.
 	c.close(t)
 	eventually(t, "a saw c fail", func() bool { return a.stateOf(c) == Failed })
+	if n := a.log.count("[WARN]  a: peer failed: the others take over its event subscriptions: name=c peer=" + c.id.String()); n != 1 {
+		t.Errorf("that c failed was logged %d times, want once", n)
+	}
 	eventually(t, "a dropped c's load", func() bool { _, ok := a.state.of(c.id); return !ok })
 
 	// The same name comes back on the same port as another peer.

@@ -43,16 +43,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		peers:  gauge("banyan_mesh_peers", "Peers alive, this one included."),
-		inbox:  gauge("banyan_mesh_inbox_depth", "Events waiting for the gossip loop."),
-		outbox: gauge("banyan_mesh_outbox_bytes", "Bytes waiting to be written to peers."),
-		expiry: prometheus.NewGauge(prometheus.GaugeOpts{Name: "banyan_cert_expiry_timestamp_seconds", Help: "When this peer's mesh certificate ends; absent without mesh.tls."}),
+		inbox:  gauge("banyan_mesh_inbox_depth", "Gossip messages and local changes that wait to be processed."),
+		outbox: gauge("banyan_mesh_outbox_bytes", "Bytes waiting to be sent to peers."),
+		expiry: prometheus.NewGauge(prometheus.GaugeOpts{Name: "banyan_cert_expiry_timestamp_seconds", Help: "Time when this peer's mesh certificate ends; absent without mesh.tls."}),
 		connections: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "banyan_mesh_connections", Help: "Peer streams that stand.",
+			Name: "banyan_mesh_connections", Help: "Open connections to peers, by class: fast (load and events) and bulk (full copies).",
 		}, []string{"class"}),
-		ended:    counters("banyan_mesh_connections_ended_total", "Peer streams that ended, by what ended them.", "by", endings),
-		dials:    counters("banyan_mesh_dials_total", "Attempts to open a peer stream.", "result", results),
-		joins:    counters("banyan_mesh_joins_total", "Attempts to join a seed.", "result", results),
-		dropped:  counters("banyan_mesh_dropped_total", "Work given up at a bound, by what.", "what", []string{"event", "dial", "link"}),
+		ended:    counters("banyan_mesh_connections_ended_total", "Peer connections closed, by cause: core (this peer refused or replaced it), remote (the other side or the network), overflow (the other side reads too slowly), stall (nothing could be sent or read in time), key (gossip keys changed), shutdown.", "by", endings),
+		dials:    counters("banyan_mesh_dials_total", "Attempts to open a connection to a peer, by result.", "result", results),
+		joins:    counters("banyan_mesh_joins_total", "Attempts to join a seed of mesh.join, by result.", "result", results),
+		dropped:  counters("banyan_mesh_dropped_total", "Items dropped because a queue or table was full, by kind: dial (a connection to open), link (a new connection), event (of a kind that has no place here: a bug).", "what", []string{"event", "dial", "link"}),
 		received: make(map[string]prometheus.Counter),
 		sent:     make(map[string]prometheus.Counter),
 		refused:  make(map[cause]prometheus.Counter),
@@ -61,13 +61,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.connections.WithLabelValues(c)
 	}
 	bytes := with.NewCounterVec(prometheus.CounterOpts{
-		Name: "banyan_mesh_bytes_total", Help: "Bytes of frames on peer streams.",
+		Name: "banyan_mesh_bytes_total", Help: "Bytes received from (in) and sent to (out) peers, by kind of message (frame).",
 	}, []string{"direction", "frame"})
 	for _, name := range gossip.FrameNames() {
 		m.received[name] = bytes.WithLabelValues("in", name)
 		m.sent[name] = bytes.WithLabelValues("out", name)
 	}
-	refused := counters("banyan_mesh_refused_total", "What was refused from outside, by cause.", "cause", nil)
+	refused := counters("banyan_mesh_refused_total", "Incoming connections and messages refused, by cause: garbage (not a peer), label or key (a different mesh.label or gossip key), tls, version, fingerprint (a different hash secret, grid or limits.predictions), oversize and frame (malformed), timeout, crowd (too many at once), member (unusable details).", "cause", nil)
 	for _, c := range causes {
 		m.refused[c] = refused.WithLabelValues(string(c))
 	}

@@ -32,6 +32,21 @@ var causes = []cause{
 	causeOversize, causeTimeout, causeCrowd, causeMember, causeFrame,
 }
 
+// refusalText says what was refused, and why.
+var refusalText = map[cause]string{
+	causeGarbage:     "connection refused: not a Banyan peer",
+	causeLabel:       "peer refused: it has a different mesh.label",
+	causeKey:         "peer refused: its gossip is encrypted with a key that this peer does not have",
+	causeTLS:         "connection refused: the TLS handshake failed, its gossip key or certificate authority may be a different one",
+	causeVersion:     "peer refused: no common protocol version, upgrade the older one",
+	causeFingerprint: "peer refused: a setting that all peers must share differs",
+	causeOversize:    "connection closed: a message was too large",
+	causeTimeout:     "connection refused: it did not identify itself in time",
+	causeCrowd:       "connection refused: too many at one time",
+	causeMember:      "member refused: its details are unusable",
+	causeFrame:       "connection closed: a message was malformed",
+}
+
 // causeOf classes the reasons of the core's refusals.
 func causeOf(reason string) cause {
 	switch {
@@ -61,9 +76,9 @@ func (r *refusals) refuse(why cause, from net.Addr, args ...any) {
 	}
 	args = append([]any{"cause", string(why), "from", host}, args...)
 	if r.once.first(string(why) + " " + host) {
-		r.log.Warn("refused", args...)
+		r.log.Warn(refusalText[why], args...)
 	} else {
-		r.log.Debug("refused", args...)
+		r.log.Debug(refusalText[why], args...)
 	}
 }
 

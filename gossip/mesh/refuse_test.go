@@ -90,7 +90,7 @@ func TestForeignersAreRefusedAndTheMeshStaysUp(t *testing.T) {
 	}
 	stillWell(t, a, b, 3)
 	// once per cause, although there were many
-	if n := a.log.count("[WARN]  a: refused: cause=label"); n != 1 {
+	if n := a.log.count("[WARN]  a: peer refused: it has a different mesh.label: cause=label"); n != 1 {
 		t.Errorf("the foreign cluster was logged %d times, want once", n)
 	}
 	if n := a.log.count("[ERROR] a: memberlist: failed to receive: no installed keys could decrypt"); n > 1 {
@@ -168,7 +168,7 @@ func TestGarbageOnThePort(t *testing.T) {
 	eventually(t, "foreign packets are counted", func() bool { return a.refusedFor(t, causeLabel) == 2 })
 	eventually(t, "undecipherable packets are counted", func() bool { return a.refusedFor(t, causeKey) == 1 })
 	stillWell(t, a, b, 5)
-	if n := a.log.count("[WARN]  a: refused: cause=garbage"); n != 1 {
+	if n := a.log.count("[WARN]  a: connection refused: not a Banyan peer: cause=garbage"); n != 1 {
 		t.Errorf("garbage was logged %d times, want once", n)
 	}
 }

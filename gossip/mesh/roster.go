@@ -161,6 +161,18 @@ func (r *roster) takes(members []*serf.Member) bool {
 	return room >= 0
 }
 
+// name is a member's name for people, "" if it is not known.
+func (r *roster) name(id crdt.PeerID) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		if m.ID == id {
+			return m.Name
+		}
+	}
+	return ""
+}
+
 // apply notes a member's new state under its node name.
 func (r *roster) apply(node string, m Member, state MemberState, now time.Time) {
 	r.mu.Lock()

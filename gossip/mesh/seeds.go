@@ -113,7 +113,7 @@ func joinReason(err error) string {
 	}
 	for _, word := range []string{"EOF", "reset by peer", "could decrypt"} {
 		if strings.Contains(reason, word) {
-			return reason + " (it has another mesh.key or mesh.label: compare the two configurations)"
+			return "it has a different mesh.key or mesh.label (" + reason + ")"
 		}
 	}
 	return reason
@@ -126,7 +126,7 @@ func (m *Mesh) resolve(ctx context.Context) (out []string, faults []SeedFault) {
 	for _, seed := range m.cfg.Join {
 		addrs, err := resolveSeed(ctx, seed, m.seedPort())
 		if err != nil && ctx.Err() == nil && m.once.first("resolve "+seed) {
-			m.log.Warn("seed has no address, will keep retrying", "seed", seed, "err", err)
+			m.log.Warn("seed name does not resolve, will keep retrying", "seed", seed, "err", err)
 		}
 		if err != nil {
 			faults = append(faults, SeedFault{seed, err.Error()})

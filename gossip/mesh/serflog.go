@@ -26,26 +26,36 @@ func newSerfLog(logger hclog.Logger, o *once, key func()) *log.Logger {
 	return log.New(w, "", 0)
 }
 
+// retried are lines about a peer that is not reached. That is tried again, and
+// a peer that has failed is named by Mesh.memberEvent.
+var retried = []string{"Push/Pull with", "Failed to send", "failed to send", "allback", "Error forwarding message"}
+
 // Write implements io.Writer; one call is one line.
 func (w *serfLog) Write(line []byte) (int, error) {
-	s := string(line)
+	s, n := string(line), len(line)
 	if strings.Contains(s, "ecrypt") && strings.HasPrefix(s, "[ERR]") {
 		w.key()
 		if w.once.first("another key") {
 			_, from, _ := strings.Cut(strings.TrimSpace(s), " from=")
-			w.debug.Warn("refused: somebody's gossip is encrypted with a key that this peer does not have: compare mesh.key and mesh.keyring", "cause", string(causeKey), "from", from)
+			w.debug.Warn("peer refused: its gossip is encrypted with a key that this peer does not have: compare mesh.key and mesh.keyring", "cause", string(causeKey), "from", from)
+		}
+	}
+	for _, kind := range retried {
+		if rest, ok := strings.CutPrefix(s, "[ERR]"); ok && strings.Contains(s, kind) {
+			s = "[WARN]" + rest
+			line = []byte(s)
 		}
 	}
 	// Who is alone has nobody to say goodbye to (Mesh.Leave): that is no fault.
-	quiet := strings.Contains(s, "Shutdown without a Leave")
+	quiet := strings.Contains(s, "Shutdown without a Leave") || strings.Contains(s, "serf: attempting reconnect to")
 	if quiet || (strings.HasPrefix(s, "[ERR]") || strings.HasPrefix(s, "[WARN]")) && !w.once.first(kindOfLine(s)) {
 		w.debug.Debug(strings.TrimSpace(s))
-		return len(line), nil
+		return n, nil
 	}
 	if _, err := w.out.Write(line); err != nil {
 		return 0, err
 	}
-	return len(line), nil
+	return n, nil
 }
 
 // kindOfLine is a line without what varies: addresses, numbers, quoted text.

@@ -231,7 +231,7 @@ func (m *Mesh) keep(ctx context.Context) {
 func (m *Mesh) recheck() {
 	changed, err := m.identity.refresh()
 	if err != nil && m.once.first("refresh") {
-		m.log.Error("certificates not read again; the old ones stay", "err", err)
+		m.log.Error("new certificates rejected: the old ones stay in use", "err", err)
 	}
 	if !changed {
 		return

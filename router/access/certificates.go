@@ -15,9 +15,9 @@ const maxPEMBytes = 1 << 20
 // TLSConfig names the PEM files of a listener. The files are read again when
 // they change; connections that stand keep what they began with.
 type TLSConfig struct {
-	Cert     string `yaml:"cert" doc:"PEM certificate chain; with it the listener speaks TLS only"`
-	Key      string `yaml:"key" doc:"PEM key of the certificate"`
-	ClientCA string `yaml:"client_ca" doc:"PEM authorities; clients must have a certificate of one (health checks need none)"`
+	Cert     string `yaml:"cert" doc:"file with the certificate chain (PEM); with it the listener speaks TLS only"`
+	Key      string `yaml:"key" doc:"file with the private key of the certificate (PEM)"`
+	ClientCA string `yaml:"client_ca" doc:"file with CA certificates (PEM); clients must present a certificate signed by one of them, except for health checks"`
 }
 
 // On reports whether the listener speaks TLS.

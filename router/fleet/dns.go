@@ -121,7 +121,7 @@ func (d *DNS) look(ctx context.Context, names []*dnsName) (some bool) {
 		some = some || n.answered
 	}
 	if was := d.Trouble(); trouble != was && d.Logger != nil {
-		d.Logger.Info("DNS discovery", "trouble", trouble)
+		logTrouble(d.Logger, "DNS", trouble)
 	}
 	d.trouble.Store(&trouble)
 	return some

@@ -193,7 +193,7 @@ func (f *Fleet) sourcesLocked() []string {
 func (f *Fleet) sane(source string, spec Spec) bool {
 	err := ValidateSpecs([]Spec{spec})
 	if err != nil {
-		f.cfg.Logger.Warn("replica left out", "source", source, "replica", spec.Name, "err", err)
+		f.cfg.Logger.Warn("replica ignored: its entry is not valid", "source", source, "replica", spec.Name, "err", err)
 	}
 	return err == nil
 }

@@ -195,7 +195,7 @@ func TestAReplicaThatIsNoLLMServerIsToldOnce(t *testing.T) {
 		mended.Store(i > 5)
 		w.step(t.Context(), now.Add(time.Duration(i)*time.Hour))
 	}
-	for _, once := range []string{"gets no requests: replica=r0 url=" + srv.URL, "cure=", "gets requests: replica=r0"} {
+	for _, once := range []string{"gets no requests: replica=r0 url=" + srv.URL, "cure=", "replica usable again: replica=r0"} {
 		if strings.Count(log.String(), once) != 1 {
 			t.Errorf("%q is not told once:\n%s", once, log.String())
 		}

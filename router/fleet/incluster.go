@@ -19,11 +19,11 @@ import (
 // KubernetesConfig is what an operator says of Kubernetes discovery. An empty
 // selector turns it off.
 type KubernetesConfig struct {
-	Selector  string `yaml:"selector" doc:"label selector of the pods that are replicas: app=vllm; empty = off"`
-	Namespace string `yaml:"namespace" doc:"their namespace; default: this pod's own; * = all"`
-	Port      int    `yaml:"port" doc:"port of their OpenAI API"`
-	API       string `yaml:"api" doc:"API server; default: the cluster this pod runs in"`
-	Account   string `yaml:"account" doc:"directory with token, ca.crt and namespace of a service account"`
+	Selector  string `yaml:"selector" doc:"label selector of the pods that are replicas, as app=vllm; empty = off"`
+	Namespace string `yaml:"namespace" doc:"namespace of the replicas' pods; default: this pod's own; * = all"`
+	Port      int    `yaml:"port" doc:"port of the replicas' OpenAI API"`
+	API       string `yaml:"api" doc:"URL of the Kubernetes API server; default: that of the cluster this pod runs in"`
+	Account   string `yaml:"account" doc:"folder with token, ca.crt and namespace of a service account"`
 }
 
 // DefaultAccount is where Kubernetes mounts a pod's service account.

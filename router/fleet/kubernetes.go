@@ -113,7 +113,7 @@ func (k *Kubernetes) say(err error) {
 		text = err.Error()
 	}
 	if was := k.Trouble(); was != text && k.Logger != nil {
-		k.Logger.Info("kubernetes discovery", "trouble", text)
+		logTrouble(k.Logger, "kubernetes", text)
 	}
 	k.trouble.Store(&text)
 }
@@ -301,4 +301,14 @@ func (k *Kubernetes) call(ctx context.Context, query url.Values) (io.ReadCloser,
 		return nil, errGone
 	}
 	return nil, fmt.Errorf("kubernetes API: %s", res.Status)
+}
+
+// logTrouble logs that a source of replicas fails, or with no trouble that it
+// works again.
+func logTrouble(log hclog.Logger, source, trouble string) {
+	if trouble == "" {
+		log.Info(source+" discovery works again", "trouble", trouble)
+		return
+	}
+	log.Warn(source+" discovery failed: the last list of replicas stays in use", "trouble", trouble)
 }

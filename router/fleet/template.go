@@ -10,13 +10,13 @@ import (
 // Template is what discovery cannot find out about its replicas.
 type Template struct {
 	Engine      string `yaml:"engine" doc:"engine of discovered replicas: vllm, sglang, trtllm or auto"`
-	EventsPort  int    `yaml:"events_port" doc:"port of their KV events; 0 = none, or as the engine tells"`
-	ReplayPort  int    `yaml:"replay_port" doc:"port of their event replay; 0 = none"`
-	Ranks       int    `yaml:"ranks" doc:"data-parallel ranks of each, every one a replica; 0 = as the engine tells"`
-	Topic       string `yaml:"topic" doc:"topic prefix of their events"`
-	Role        string `yaml:"role" doc:"both, prefill or decode"`
-	Model       string `yaml:"model" doc:"their model; default: as they tell"`
-	Credentials string `yaml:"credentials" doc:"bearer token for them" secret:"true"`
+	EventsPort  int    `yaml:"events_port" doc:"port of the replicas' KV events; 0 = the one that the engine reports, if it reports one"`
+	ReplayPort  int    `yaml:"replay_port" doc:"port of the replicas' event replay; 0 = the one that the engine reports, if it reports one"`
+	Ranks       int    `yaml:"ranks" doc:"data-parallel ranks behind each address, routed to as replicas of their own; 0 = as many as the engine reports"`
+	Topic       string `yaml:"topic" doc:"ZeroMQ topic prefix of the replicas' KV events"`
+	Role        string `yaml:"role" doc:"role of discovered replicas: both, prefill or decode"`
+	Model       string `yaml:"model" doc:"model of discovered replicas; default: what /v1/models lists"`
+	Credentials string `yaml:"credentials" doc:"bearer token for the replicas" secret:"true"`
 }
 
 // Validate reports every fault by key.

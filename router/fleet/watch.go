@@ -142,9 +142,9 @@ func (w *watcher) tellUnfit() {
 	case why == w.unfit:
 		return
 	case why != "":
-		w.fleet.cfg.Logger.Warn("replica gets no requests", "replica", w.replica.Name(), "url", w.replica.Spec.URL, "reason", why, "cure", cure)
+		w.fleet.cfg.Logger.Warn("replica unusable: it gets no requests", "replica", w.replica.Name(), "url", w.replica.Spec.URL, "reason", why, "cure", cure)
 	default:
-		w.fleet.cfg.Logger.Info("replica gets requests", "replica", w.replica.Name())
+		w.fleet.cfg.Logger.Info("replica usable again", "replica", w.replica.Name())
 	}
 	w.unfit = why
 }

@@ -42,7 +42,7 @@ func (s *Subscriber) ask(ctx context.Context) {
 				}
 				return
 			}
-			s.log.Debug("the engine does not tell when it started: its batches wait", "error", err)
+			s.log.Debug("the engine does not report when it started: its event batches wait", "error", err)
 			t := time.NewTimer(wait)
 			select {
 			case <-ctx.Done():
@@ -73,7 +73,7 @@ func (s *Subscriber) hangUp() {
 	s.mu.Lock()
 	sub := s.sub
 	s.mu.Unlock()
-	s.log.Warn("connection given up: the engine behind it may be another one by now")
+	s.log.Warn("reconnecting to the KV events of the engine: it may have restarted")
 	if sub != nil {
 		sub.HangUp(s.conn)
 		return

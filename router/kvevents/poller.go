@@ -170,7 +170,7 @@ func (p *Poller) take(body []byte, at time.Time) error {
 		return err
 	}
 	if nameless > 0 {
-		p.cfg.Logger.Warn("events without an id or a possible rank", "count", nameless)
+		p.cfg.Logger.Warn("events ignored: no id, or an impossible rank", "count", nameless)
 	}
 	// Of two windows with one id the larger goes first.
 	slices.SortStableFunc(events, func(a, b TRTEvent) int {
@@ -249,7 +249,7 @@ func (p *Poller) settle(r *pollRank, seq uint64, at time.Time) {
 		p.flush(-1, r, at)
 		highest := max(prior.Epoch, r.epoch)
 		epoch := max(follow.Name(highest, uint64(at.UnixMilli())), highest+1)
-		p.cfg.Logger.Info("new incarnation", "stream", string(r.stream), "epoch", epoch)
+		p.cfg.Logger.Info("receiving the KV events of an engine process that the mesh did not know yet", "stream", string(r.stream), "epoch", epoch)
 		*r = pollRank{stream: r.stream, epoch: epoch, anchor: seq, window: r.window, perWindow: r.perWindow, missed: r.missed}
 	}
 	r.doubt = false

@@ -336,13 +336,13 @@ func (s *Subscriber) slot(f Frame, at time.Time) (crdt.Slot, bool) {
 	}
 	if err != nil {
 		s.count(func(c *Counters) { c.Undecodable++ })
-		s.log.Warn("batch cannot be used", "seq", f.Seq, "error", err)
+		s.log.Warn("event batch ignored: it cannot be decoded, so its cached blocks are not known", "seq", f.Seq, "error", err)
 		return slot, false
 	}
 	s.fit.add(p)
 	if p.UnknownKind != "" && !s.strange {
 		s.strange = true
-		s.log.Warn("cache group of an unknown kind: its blocks are left out", "kind", p.UnknownKind)
+		s.log.Warn("blocks ignored: this version does not know the kind of their cache group; upgrade banyan", "kind", p.UnknownKind)
 	}
 	s.mu.Lock()
 	if p.UnknownKind != "" {
@@ -362,7 +362,7 @@ func (s *Subscriber) step(ctx context.Context, ev follow.Event, at time.Time) {
 	out := s.tracker.Step(time.Since(s.began).Milliseconds(), prior, ev)
 	if out.Opened {
 		s.deliver()
-		s.log.Info("following an engine process that was not known before", "epoch", out.Epoch)
+		s.log.Info("receiving the KV events of an engine process that the mesh did not know yet", "epoch", out.Epoch)
 		if len(out.Deliver) == 0 { // what it cached before is gone already
 			s.cfg.Sink.Deliver(Delivery{Stream: s.cfg.Stream, Epoch: out.Epoch, ReceivedAt: at})
 		}
@@ -372,7 +372,7 @@ func (s *Subscriber) step(ctx context.Context, ev follow.Event, at time.Time) {
 	}
 	if len(out.Exhausted) > 0 {
 		s.deliver()
-		s.log.Debug("slots cannot be had from the engine", "epoch", out.Epoch, "spans", out.Exhausted)
+		s.log.Debug("the engine cannot replay these event batches", "epoch", out.Epoch, "spans", out.Exhausted)
 		s.cfg.Sink.Exhausted(s.cfg.Stream, out.Epoch, out.Exhausted)
 	}
 	if out.StopReplay || out.Replay != nil {
@@ -385,7 +385,7 @@ func (s *Subscriber) step(ctx context.Context, ev follow.Event, at time.Time) {
 		s.hangUp()
 	}
 	if before != follow.Quarantined && s.tracker.Phase() == follow.Quarantined {
-		s.log.Error("the engine behind this address changed three times in a minute: two engines behind one address? Its events are ignored for a minute; give each engine an address of its own")
+		s.log.Error("the engine at this address changed three times in a minute: its events are ignored for a minute; if two engines share the address, give each its own")
 	}
 	s.publish()
 }

@@ -103,14 +103,14 @@ func newUsage(reg prometheus.Registerer) *Usage {
 		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(.01, 2.5, 10)}, []string{label})
 	}
 	return &Usage{
-		replicaRequests: counter("banyan_replica_requests_total", "Tries at a replica, by how they ended.", "replica", "outcome"),
-		replicaTokens:   counter("banyan_replica_tokens_total", "Tokens that a replica reported: prompt, of those cached, output.", "replica", "kind"),
+		replicaRequests: counter("banyan_replica_requests_total", "Tries at a replica, by outcome: ok, invalid (4xx), shed (429), error (5xx), connect, reset (before the first byte), timeout, cut (after the first byte), left (the client disconnected).", "replica", "outcome"),
+		replicaTokens:   counter("banyan_replica_tokens_total", "Tokens reported by a replica, by kind: prompt, cached (part of prompt), output.", "replica", "kind"),
 		replicaTTFT:     histogram("banyan_replica_ttft_seconds", "Time from the dispatch to a replica to its first token.", "replica"),
-		modelRequests:   counter("banyan_model_requests_total", "Requests for a model, by how they ended for the client. Models that nobody serves, and those beyond 256, are other.", "model", "outcome"),
-		modelTokens:     counter("banyan_model_tokens_total", "Tokens of a model's answers, as engines reported: prompt, of those cached, output.", "model", "kind"),
+		modelRequests:   counter("banyan_model_requests_total", "Requests by model and outcome for the client: ok, invalid (4xx), shed (429), error (5xx), cut (after the first byte), left (the client disconnected). Unknown models, and those beyond the first 256, count as other.", "model", "outcome"),
+		modelTokens:     counter("banyan_model_tokens_total", "Tokens by model, as engines reported, by kind: prompt, cached (part of prompt), output.", "model", "kind"),
 		modelTTFT:       histogram("banyan_model_ttft_seconds", "Time from the request to its first token, queue and retries included.", "model"),
 		usageRequests:   counter("banyan_usage_requests_total", "Requests by client key and tenant. Pairs beyond the first 256 are other.", "key", "tenant"),
-		usageTokens:     counter("banyan_usage_tokens_total", "Tokens by client key and tenant, as engines reported: prompt, of those cached, output.", "key", "tenant", "kind"),
+		usageTokens:     counter("banyan_usage_tokens_total", "Tokens by client key and tenant, as engines reported, by kind: prompt, cached (part of prompt), output. Pairs beyond the first 256 are other.", "key", "tenant", "kind"),
 		replicas:        map[string]*Series{}, models: map[string]*Series{}, users: map[[2]string]*Series{},
 	}
 }

@@ -78,8 +78,8 @@ type StickyConfig struct {
 // removes that term. PourWeight, YoungCap and the guard only matter where
 // several peers decide on delayed views. DECISIONS.md has what each is worth.
 type TTFTConfig struct {
-	StaleMs     float64 `yaml:"stale_ms" doc:"milliseconds without news of load or caches from a peer after which only a few replicas are considered for a prompt, so that peers that know little do not all choose the same one; 0 = never"`
-	HolderSteps float64 `yaml:"holder_steps" doc:"how much slower, in decode steps of an idle replica, the replica that holds most of the prompt may be and still be chosen"`
+	StaleMs     float64 `yaml:"stale_ms" doc:"if the load or cache data of a peer is older than this (ms), consider only a few replicas per prompt, so that badly informed peers do not all choose the same one; 0 = off"`
+	HolderSteps float64 `yaml:"holder_steps" doc:"choose the replica with the longest cached prefix unless its predicted first token is more than this many decode steps (of an idle replica) later than the best one's; higher = stickier; 0 = off"`
 
 	ProgressFloor float64 `yaml:"-"` // least share of waiting prefill that still counts, 0-1; 1 gives no credit for progress
 	StreamWeight  float64 `yaml:"-"` // idle decode steps that a decoding stream counts as

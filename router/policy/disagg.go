@@ -18,12 +18,12 @@ const (
 // on another one. The prices are estimates for a 32B model over 200 Gb/s, not
 // measured here.
 type DisaggConfig struct {
-	Mode     string        `yaml:"mode" doc:"off; threshold: prompts with that many uncached tokens use a prefill replica; conditional: those that gain by it"`
-	Tokens   int           `yaml:"tokens" doc:"threshold: uncached tokens from which a prefill replica is used"`
+	Mode     string        `yaml:"mode" doc:"off; threshold: prompts with at least routing.disaggregate.tokens uncached tokens use a prefill replica; conditional: prompts whose first token is expected sooner that way"`
+	Tokens   int           `yaml:"tokens" doc:"mode threshold: uncached tokens from which a prefill replica is used"`
 	Transfer float64       `yaml:"transfer" doc:"seconds to hand one token's KV cache from the prefill to the decode replica"`
 	Overhead float64       `yaml:"-"` // seconds that a second leg costs besides
 	Stall    float64       `yaml:"-"` // conditional: weight of the delay that a prefill costs every stream decoding beside it
-	Timeout  time.Duration `yaml:"timeout" doc:"longest wait for a prefill replica; then the decode replica does it all"`
+	Timeout  time.Duration `yaml:"timeout" doc:"longest wait for a prefill replica; then the decode replica computes the prompt itself"`
 	Batch    int           `yaml:"-"` // streams a decode replica is meant to run at once, for the advised ratio
 }
 

@@ -32,10 +32,10 @@ const Stdout = "stdout"
 // Config is the access log's part of a configuration.
 type Config struct {
 	Mode   string        `yaml:"mode" doc:"requests that get a line in the access log: off, errors, slow (and errors), sampled (and slow), all"`
-	Format string        `yaml:"format" doc:"json or text"`
-	Path   string        `yaml:"path" doc:"file of the access log, or stdout; a file that was renamed is made anew within a second"`
-	Slow   time.Duration `yaml:"slow" doc:"a request is slow whose first token (without a stream: whose answer) takes this long; 0 = none is"`
-	Sample float64       `yaml:"sample" doc:"share of the other requests that sampled logs, 0 to 1"`
+	Format string        `yaml:"format" doc:"lines as json or text"`
+	Path   string        `yaml:"path" doc:"file of the access log, or stdout; after a rename (log rotation) it is reopened within a second"`
+	Slow   time.Duration `yaml:"slow" doc:"a request is slow if its first token (not streamed: its whole response) takes at least this long; 0 = off"`
+	Sample float64       `yaml:"sample" doc:"mode sampled: share of the ordinary requests that get a line, 0-1"`
 }
 
 // DefaultConfig returns the documented defaults.

@@ -18,8 +18,8 @@ import (
 // Config says where spans go. Headers, certificates and compression are taken
 // from the OTEL_EXPORTER_OTLP_… variables of the process.
 type Config struct {
-	Endpoint string        `yaml:"endpoint" doc:"OTLP over HTTP, as http://collector:4318; empty: no tracing, and traceparent passes as it came"`
-	Sample   float64       `yaml:"sample" doc:"share of the traces begun here that are kept, 0-1; a client's traceparent decides for its own"`
+	Endpoint string        `yaml:"endpoint" doc:"OTLP over HTTP, as http://collector:4318; empty = off (traceparent is passed on unchanged)"`
+	Sample   float64       `yaml:"sample" doc:"share of the traces started here that are sampled, 0-1; a client's traceparent keeps its own decision"`
 	Queue    int           `yaml:"-"` // spans waiting to be sent; more are dropped and counted
 	Timeout  time.Duration `yaml:"-"` // for one batch to be taken, and for the last ones at the end
 }

@@ -127,8 +127,11 @@ func ProfileByName(name string) (Profile, error) {
 	if p, ok := all[name]; ok {
 		return p, nil
 	}
-	return Profile{}, fmt.Errorf("unknown profile %q (have %v)", name, slices.Sorted(maps.Keys(all)))
+	return Profile{}, fmt.Errorf("unknown profile %q (have %v)", name, ProfileNames())
 }
+
+// ProfileNames lists the profiles.
+func ProfileNames() []string { return slices.Sorted(maps.Keys(profiles())) }
 
 // profiles joins our own profiles with the complete sets of timing.json.
 func profiles() map[string]Profile {
