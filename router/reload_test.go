@@ -276,7 +276,7 @@ func TestAMendedConfigurationIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if text := log.String(); strings.Count(text, "not taken up") != 1 || strings.Count(text, "right again") != 1 {
+	if text := log.String(); strings.Count(text, "configuration rejected") != 1 || strings.Count(text, "valid again") != 1 {
 		t.Errorf("%s", text)
 	}
 }

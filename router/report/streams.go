@@ -35,7 +35,7 @@ func Unusable(f *index.Full) string {
 	if f.Bound == index.BoundMemory {
 		return fmt.Sprintf("its %d blocks grew most when the prefix index reached limits.memory: its cache is predicted for ten minutes, then its events are read again; raise limits.memory", f.Facts)
 	}
-	return fmt.Sprintf("it announced %d blocks, more than its cache can hold or limits.stream_facts allows: its cache is guessed for ten minutes or until it is cleared; restart the engine, or raise limits.stream_facts", f.Facts)
+	return fmt.Sprintf("it reported %d blocks, more than its cache can hold or limits.stream_facts allows: its cache is predicted for ten minutes or until it is cleared; restart the engine, or raise limits.stream_facts", f.Facts)
 }
 
 // unheardCure says what to do about events that cannot be heard, by what the
