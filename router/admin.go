@@ -16,6 +16,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
 
@@ -32,7 +33,7 @@ type front struct {
 	ingest    *follower
 	readiness *readiness
 	console   *console.Console
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	status    func() *console.Status
 }
 
@@ -47,7 +48,7 @@ func (f *front) waiting() proxy.Stats {
 // adminHandler is the admin listener: status, metrics, drain, events by HTTP.
 func (f *front) adminHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(f.metrics.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(f.metrics.Registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, f.status()) })
 	mux.HandleFunc("GET /v1/tree", f.prefixes.serveTree)
 	mux.HandleFunc("GET /v1/requests", f.journal.serveRequests)

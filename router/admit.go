@@ -9,8 +9,10 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/workingset"
 )
 
@@ -81,7 +83,7 @@ type capacity struct {
 	loads   *load.Table
 	picker  *pick.Picker
 	view    *meshView
-	metrics *metrics
+	metrics *metrics.Metrics
 	used    *workingset.Set
 }
 
@@ -154,12 +156,12 @@ func (c *capacity) takes(r *fleet.Replica, model string) bool {
 
 // waited counts a request that could not be dispatched at once.
 func (c *capacity) waited(how proxy.Outcome, took time.Duration) {
-	c.metrics.waits.WithLabelValues(string(how)).Inc()
-	c.metrics.queueWait.Observe(took.Seconds())
+	c.metrics.Waits.WithLabelValues(string(how)).Inc()
+	c.metrics.QueueWait.Observe(took.Seconds())
 }
 
 // queueStatus says who waits for room.
-func (rep *report) queueStatus() *console.Queue {
+func (rep *statusReport) queueStatus() *console.Queue {
 	cfg := rep.rules.config()
 	q := &console.Queue{
 		Concurrency: cfg.Limits.Concurrency, Most: cfg.Limits.Queue, ReplicaLimit: cfg.Admission.ReplicaLimit,
@@ -168,20 +170,9 @@ func (rep *report) queueStatus() *console.Queue {
 	s := rep.front.waiting()
 	q.InFlight, q.Waiting, q.Classes, q.Tenants, q.OldestMs = s.InFlight, s.Queued, s.Classes, s.Tenants, s.Oldest.Milliseconds()
 	for _, how := range proxy.Outcomes {
-		q.Outcomes[string(how)] = counterValue(rep.metrics.waits.WithLabelValues(string(how)))
+		q.Outcomes[string(how)] = metrics.Count(rep.metrics.Waits.WithLabelValues(string(how)))
 	}
-	q.WaitMs = quantiles(rep.metrics.queueWait)
+	q.WaitMs = report.Quantiles(metrics.Histogram(rep.metrics.QueueWait))
 	q.WorkingSet = rep.path.capacity.workingSet(time.Now())
 	return q
-}
-
-// queueProblems says when requests were turned away.
-func queueProblems(q *console.Queue) []console.Problem {
-	if q.Waiting == 0 || q.Waiting < q.Most/2 {
-		return nil
-	}
-	return []console.Problem{{
-		Text: fmt.Sprintf("%d requests wait for room, the oldest for %.1f s", q.Waiting, float64(q.OldestMs)/1000),
-		Help: "Add replicas, or raise admission.replica_limit if the engines have room",
-	}}
 }

@@ -29,14 +29,14 @@ func (p *requestPath) settle(ctx context.Context, s *scratch, call *proxy.Call, 
 	for range pick.MaxLooks {
 		select {
 		case <-ctx.Done():
-			p.metrics.looked(pick.LookLeft)
+			p.metrics.Looked(pick.LookLeft)
 			p.loads.Remove(&t.cost, 0, 0)
 			p.mesh.loadChanged(false)
 			return nil, ctx.Err()
 		case <-timer.C:
 		}
 		next, how := p.lookAgain(s, call, pr, pol, d, t)
-		p.metrics.looked(how)
+		p.metrics.Looked(how)
 		next.second.waited = time.Since(t.begun)
 		if how != pick.LookMoved {
 			break

@@ -78,7 +78,7 @@ func (b *booked) waiting(id crdt.StreamID) int32 {
 func TestADecisionIsLookedAtAgain(t *testing.T) {
 	counted := func(b *booked, how pick.Look) int {
 		var m dto.Metric
-		if err := b.metrics.second.WithLabelValues(string(how)).Write(&m); err != nil {
+		if err := b.metrics.SecondLooks.WithLabelValues(string(how)).Write(&m); err != nil {
 			t.Fatal(err)
 		}
 		return int(m.Counter.GetValue())

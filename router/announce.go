@@ -21,10 +21,3 @@ func announce(ctx context.Context, a *pick.Announcer) {
 		}
 	}
 }
-
-// note remembers what a dispatch found cached.
-func (u *prefixUse) note(n *pick.Notice) {
-	if n.Hit >= 0 {
-		u.hits.add(n.Chain.Root, n.Chain.Keys, n.Hit)
-	}
-}

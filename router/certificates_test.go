@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/router/access"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // authority signs certificates for tests.
@@ -209,7 +210,7 @@ func TestCertificatesRotateUnderTraffic(t *testing.T) {
 	if got := exposed(t, p, `banyan_listener_cert_expiry_timestamp_seconds{listener="http"}`); got != float64(hour.Unix()) {
 		t.Errorf("the metric says the certificate ends at %v, it does at %d", got, hour.Unix())
 	}
-	fails := func() uint64 { return counterValue(p.metrics.reloadFailures) }
+	fails := func() uint64 { return metrics.Count(p.metrics.ReloadFailures) }
 	before := fails()
 	for name, breakIt := range map[string]func(){
 		"a key of another certificate": func() { ca.issue(filepath.Join(dir, "other"), key, 90, hour) },

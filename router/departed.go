@@ -13,6 +13,7 @@ import (
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // departedAfter is how long a replica must be gone before what is
@@ -72,7 +73,7 @@ type census struct {
 	fleet     *fleet.Fleet
 	index     *index.Index
 	loads     *load.Table
-	usage     *usage
+	usage     *metrics.Usage
 	log       hclog.Logger
 	discovery []finder
 	departed  departures
@@ -116,7 +117,7 @@ func (c *census) forgetDeparted(now time.Time) {
 	}
 	c.index.Sweep(c.wants)
 	for _, r := range c.fleet.List() {
-		c.usage.replica(r.Name()) // a counter that appears with its first increase hides that increase
+		c.usage.Replica(r.Name()) // a counter that appears with its first increase hides that increase
 	}
-	c.usage.keep(func(name string) bool { return c.fleet.Get(name) != nil })
+	c.usage.Keep(func(name string) bool { return c.fleet.Get(name) != nil })
 }

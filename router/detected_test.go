@@ -201,7 +201,7 @@ func TestRanksThatNobodyListedAreAProblem(t *testing.T) {
 		if p.rules.configHash() != hash {
 			t.Errorf("what an engine tells changes the hash of the configuration (%d listed)", listed)
 		}
-		if got := p.report.replicas.fleetProblems(); len(got) != want {
+		if got := problemsOf(p, "data-parallel ranks"); len(got) != want {
 			t.Errorf("%d of 3 ranks are listed: %+v", listed, got)
 		}
 	}

@@ -2,7 +2,8 @@ package router
 
 import (
 	"context"
-	"maps"
+	"errors"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -12,33 +13,11 @@ import (
 	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
-	"github.com/banyan-llm/banyan/router/tracing"
 )
-
-// Why a request is not even considered for two replicas; the other reasons
-// are policy's.
-const splitUnsuitable policy.SplitReason = "unsuitable"
-
-// splitReasons is the closed list of the label why.
-var splitReasons = []policy.SplitReason{
-	policy.SplitRemote, policy.SplitOnly, policy.SplitShort, policy.SplitSooner, policy.SplitNoPair, splitUnsuitable,
-}
-
-// leg is how a prefill leg ended; a closed list, used as a metric label.
-type leg string
-
-const (
-	legAnswered leg = "answered"
-	legRefused  leg = "refused" // 4xx: the client is told
-	legFailed   leg = "failed"  // no whole answer, or 5xx
-	legTimeout  leg = "timeout"
-	legLeft     leg = "left" // the client went away
-)
-
-var legs = []leg{legAnswered, legRefused, legFailed, legTimeout, legLeft}
 
 // lead is the prefill side of a ticket whose request two replicas share. It is
 // booked like a request of its own.
@@ -47,7 +26,7 @@ type lead struct {
 	engine string
 	cut    bool // the try ended because of this side, or while it was asked
 
-	running bool // it has a goroutine of its own, which counts it out
+	sent bool // disagg tells of its end
 
 	mu    sync.Mutex // guards below
 	over  bool       // counted out
@@ -78,9 +57,9 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 	s.sort(suits)
 	split := policy.Disaggregate(pol, &p.rules.config().Routing, req, view, &s.pools)
 	if !suits {
-		split.Why = splitUnsuitable
+		split.Why = metrics.SplitUnsuitable
 	}
-	p.metrics.splits.WithLabelValues(string(split.Why)).Inc()
+	p.metrics.Splits.WithLabelValues(string(split.Why)).Inc()
 	if !split.Remote() {
 		if split.Whole.Pos < 0 {
 			return nil, proxy.ErrNoReplica
@@ -93,7 +72,7 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 		p.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(split.Whole.Matched), p.clock.ms(now))
 		t.policyName, t.reason = pol.Name(), split.Whole.Reason
 		tracePick(ctx, t, len(s.Cands), view)
-		p.metrics.decision.Observe(time.Since(now).Seconds())
+		p.metrics.Decision.Observe(time.Since(now).Seconds())
 		p.remember(s, call, s.pools.Whole, nil, &split.Whole, nil, t)
 		p.record(s, call, s.pools.Whole, nil, &split.Whole, nil, t, pr.keys.Tokens)
 		return t.target(pol.Name(), split.Whole), nil
@@ -109,7 +88,7 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 	t.policyName, t.reason = pol.Name(), split.Prefill.Reason
 	t.lead = &lead{ticket: first, engine: first.replica.Engine()}
 	tracePick(ctx, t, len(s.Cands), view)
-	p.metrics.decision.Observe(time.Since(now).Seconds())
+	p.metrics.Decision.Observe(time.Since(now).Seconds())
 	p.remember(s, call, s.pools.Prefill, nil, &split.Prefill, to, t)
 	p.record(s, call, s.pools.Prefill, nil, &split.Prefill, to, t, pr.keys.Tokens)
 	target := t.target(pol.Name(), split.Prefill)
@@ -120,16 +99,14 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 // pairs makes the tries that a prefill and a decode replica share, and those of
 // one replica.
 type pairs struct {
-	rules     *inForce
 	clock     clock
 	fleet     *fleet.Fleet
 	loads     *load.Table
 	mesh      *link
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	log       hclog.Logger
-	tracing   *tracing.Tracing // nil: off
-	transport *http.Transport  // to replicas
-	running   running          // prefill legs
+	transport *http.Transport // to replicas
+	legs      *disagg.Legs
 }
 
 // sort puts the candidates into pools by the roles of their replicas.
@@ -183,60 +160,83 @@ func (p *pairs) attempt(call *proxy.Call, target *proxy.Target, req *http.Reques
 	if t.lead == nil {
 		return p.transport.RoundTrip(req)
 	}
-	if t.lead.engine == "sglang" {
-		return p.both(call, target, t, req)
-	}
-	return p.inTurn(call, target, t, req)
-}
-
-// outgoing is the client's body as the proxy sends it.
-func outgoing(call *proxy.Call, target *proxy.Target) *openai.Request {
 	body := call.Body.Clone()
 	if !target.NoUsage {
 		body.AskUsage()
 	}
-	return body
+	t.lead.sent = true
+	return p.legs.Send(&disagg.Try{
+		Request: req, Body: body, Book: &pairBook{p, t, target},
+		Prefill: t.lead.server(t.lead.engine, t.lead.headers()), Decode: t.server(t.replica.Engine(), target.Header),
+	})
 }
 
-// leadHeader is the header of the prefill leg: the try's, but for what names
-// or authorizes at the decode replica.
-func (t *ticket) leadHeader(from http.Header) http.Header {
-	header := from.Clone()
-	header.Del("X-Data-Parallel-Rank")
-	if t.replica.Spec.Credentials != "" {
-		header.Del("Authorization")
+// server is the ticket's replica as a side of a pair.
+func (t *ticket) server(engine string, header http.Header) disagg.Server {
+	spec := &t.replica.Spec
+	return disagg.Server{
+		Name: spec.Name, URL: spec.URL, Engine: engine, Header: header, Labels: spec.Labels,
+		Ranked: t.replica.OneOfMany(), Rank: spec.Rank, Ranks: max(spec.Ranks, t.replica.Facts().Ranks),
 	}
-	maps.Copy(header, t.lead.headers())
-	return header
 }
+
+// pairBook books what becomes of a pair's try.
+type pairBook struct {
+	pairs  *pairs
+	ticket *ticket
+	target *proxy.Target
+}
+
+// Ended counts the prefill leg out.
+func (b *pairBook) Ended(how disagg.Outcome, usage openai.Usage, at time.Time) {
+	b.pairs.endLead(b.ticket, how, usage, at)
+}
+
+// FellBack blames the prefill replica and makes the decode side the whole.
+func (b *pairBook) FellBack(why error, at time.Time) {
+	b.pairs.blameLead(b.ticket, why, at)
+	b.pairs.fallBack(b.ticket, at)
+}
+
+// AtPrefill names the prefill replica to the client and to the next try.
+func (b *pairBook) AtPrefill() { b.target.Replica = b.ticket.lead.replica.Name() }
+
+// PrefillBroke makes the prefill replica the one to blame.
+func (b *pairBook) PrefillBroke() { b.ticket.lead.cut = true }
 
 // endLead counts the prefill leg out, once, and learns from it.
-func (p *pairs) endLead(t *ticket, how leg, usage openai.Usage, now time.Time) {
+func (p *pairs) endLead(t *ticket, how disagg.Outcome, usage openai.Usage, now time.Time) {
 	l := t.lead
 	if l == nil || !l.end(usage) {
 		return
 	}
 	took := now.Sub(l.at)
-	p.metrics.legs.WithLabelValues(string(how)).Inc()
-	if how == legAnswered {
+	p.metrics.Legs.WithLabelValues(string(how)).Inc()
+	if how == disagg.Answered {
 		p.loads.FirstToken(&l.cost, p.clock.ms(now))
 		p.loads.Learn(l.cost.Replica, policy.Sample{Predicted: l.predicted, Prefill: l.cost.Prefill, Seen: took.Seconds()})
 	}
 	p.loads.Remove(&l.cost, usage.Prompt, usage.Cached)
 	p.mesh.loadChanged(false)
 	switch how {
-	case legAnswered, legRefused:
+	case disagg.Answered, disagg.Refused:
 		l.replica.OK(now)
-	case legTimeout, legFailed, legLeft: // blamed where the error is known
+	case disagg.Timeout, disagg.Failed, disagg.Left: // blamed where the error is known
 	}
 }
 
 // legOf names the end of a try whose prefill leg never began.
-func legOf(res *proxy.Result) leg {
+func legOf(res *proxy.Result) disagg.Outcome {
 	if res.ClientGone {
-		return legLeft
+		return disagg.Left
 	}
-	return legFailed
+	return disagg.Failed
+}
+
+// hard reports whether nobody listened.
+func hard(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // blameLead notes a failure of the prefill replica.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/banyan-llm/banyan/router/disagg"
 )
 
 func TestSGLangLegsMeetInARoom(t *testing.T) {
@@ -28,7 +30,7 @@ func TestSGLangLegsMeetInARoom(t *testing.T) {
 	}
 	close(released)
 	d.idle()
-	if d.legs(legAnswered) != 1 {
+	if d.legs(disagg.Answered) != 1 {
 		t.Error("the prefill leg did not live to its end")
 	}
 	calls := d.seen()
@@ -51,17 +53,17 @@ func TestAFailedSGLangPrefillEndsTheDecodeLeg(t *testing.T) {
 	for name, c := range map[string]struct {
 		prefill http.HandlerFunc
 		status  int
-		outcome leg
+		outcome disagg.Outcome
 	}{
-		"500":  {says(500, `{}`), 502, legFailed},
-		"dies": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 502, legFailed},
+		"500":  {says(500, `{}`), 502, disagg.Failed},
+		"dies": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 502, disagg.Failed},
 		"breaks": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, 502, legFailed},
-		"refuses": {says(400, `{"error":{}}`), 400, legRefused},
-		"hangs":   {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 502, legTimeout},
+		}, 502, disagg.Failed},
+		"refuses": {says(400, `{"error":{}}`), 400, disagg.Refused},
+		"hangs":   {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 502, disagg.Timeout},
 	} {
 		ended := make(chan struct{}, 8)
 		d := newDuo(t, "sglang", c.prefill, func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +72,7 @@ func TestAFailedSGLangPrefillEndsTheDecodeLeg(t *testing.T) {
 			<-r.Context().Done()
 			ended <- struct{}{}
 		}, func(cfg *Config) {
-			if cfg.Limits.Retries = 0; c.outcome == legTimeout {
+			if cfg.Limits.Retries = 0; c.outcome == disagg.Timeout {
 				cfg.Routing.Disagg.Timeout = 200 * time.Millisecond
 			}
 		})
@@ -111,7 +113,7 @@ func TestAClientThatLeavesCancelsBothSGLangLegs(t *testing.T) {
 		}
 	}
 	d.idle()
-	if d.legs(legLeft) != 1 {
+	if d.legs(disagg.Left) != 1 {
 		t.Error("not counted as left")
 	}
 }

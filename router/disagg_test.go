@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -135,8 +137,8 @@ func (d *duo) askAndLeave(legs int, reached <-chan struct{}) {
 	<-done
 }
 
-func (d *duo) legs(outcome leg) int {
-	return int(counterValue(d.peer.metrics.legs.WithLabelValues(string(outcome))))
+func (d *duo) legs(outcome disagg.Outcome) int {
+	return int(metrics.Count(d.peer.metrics.Legs.WithLabelValues(string(outcome))))
 }
 
 func says(status int, body string) http.HandlerFunc {
@@ -184,8 +186,8 @@ func TestNIXLLegs(t *testing.T) {
 			}
 		}
 		d.idle()
-		if d.legs(legAnswered) != 1 || counterValue(d.peer.metrics.cached) != 16 {
-			t.Errorf("answered %d, cached %d: the prefill answer counts", d.legs(legAnswered), counterValue(d.peer.metrics.cached))
+		if d.legs(disagg.Answered) != 1 || metrics.Count(d.peer.metrics.Cached) != 16 {
+			t.Errorf("answered %d, cached %d: the prefill answer counts", d.legs(disagg.Answered), metrics.Count(d.peer.metrics.Cached))
 		}
 	}
 }
@@ -194,16 +196,14 @@ func TestAFailedPrefillFallsBackToTheDecodeReplica(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, c := range map[string]struct {
 		prefill http.HandlerFunc
-		outcome leg
+		outcome disagg.Outcome
 	}{
-		"500":      {says(500, `{}`), legFailed},
-		"503":      {says(503, `{}`), legFailed},
-		"no JSON":  {says(200, `<html>`), legFailed},
-		"dies":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, legFailed},
-		"too slow": {hang, legTimeout},
+		"500":      {says(500, `{}`), disagg.Failed},
+		"dies":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, disagg.Failed},
+		"too slow": {hang, disagg.Timeout},
 	} {
 		d := newDuo(t, "vllm", c.prefill, says(200, decodeAnswer), func(cfg *Config) {
-			if c.outcome == legTimeout { // the others need no short wait, and must not meet one
+			if c.outcome == disagg.Timeout { // the others need no short wait, and must not meet one
 				cfg.Routing.Disagg.Timeout = 200 * time.Millisecond
 			}
 		})
@@ -230,14 +230,6 @@ func TestARefusedPrefillIsTheClients(t *testing.T) {
 	d.idle()
 }
 
-func TestNothingToFetchLeavesTheBodyAlone(t *testing.T) {
-	d := newDuo(t, "vllm", says(200, `{"choices":[{"finish_reason":"stop"}],"kv_transfer_params":null}`), says(200, decodeAnswer), nil)
-	d.ask(plainAsk)
-	if calls := d.seen(); len(calls) != 2 || calls[1].raw != plainAsk {
-		t.Errorf("%+v", calls)
-	}
-}
-
 func TestUnsuitableOrShortRequestsHaveOneLeg(t *testing.T) {
 	d := newDuo(t, "vllm", says(200, leadAnswer), says(200, decodeAnswer), nil)
 	d.ask(`{"model":"m","messages":[{"role":"user","content":"hello"}],"n":2}`)
@@ -249,7 +241,7 @@ func TestUnsuitableOrShortRequestsHaveOneLeg(t *testing.T) {
 	if calls := d.seen(); len(calls) != 1 || calls[0].role != "decode" {
 		t.Errorf("%+v", calls)
 	}
-	if got := counterValue(d.peer.metrics.splits.WithLabelValues(string(policy.SplitShort))); got != 1 {
+	if got := metrics.Count(d.peer.metrics.Splits.WithLabelValues(string(policy.SplitShort))); got != 1 {
 		t.Errorf("short was counted %d times", got)
 	}
 }

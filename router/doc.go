@@ -1,5 +1,8 @@
 // Package router composes one peer and owns its life: listeners, mesh, ingest
-// of KV events, the index, the fleet, and the request path.
+// of KV events, the index, the fleet, and the request path. It reads live parts
+// and hands values on: how a pair of replicas shares a request is router/disagg's,
+// in what words a peer is described router/report's, how series are named
+// router/metrics'.
 //
 // Request path, in one function (requestPath.Pick, pick.go):
 //

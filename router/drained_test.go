@@ -199,32 +199,6 @@ func TestAnUnfitReplicaIsTold(t *testing.T) {
 	}
 }
 
-func TestMissingRolesAreTold(t *testing.T) {
-	is := func(role string) *fleet.Replica {
-		return &fleet.Replica{Spec: fleet.Spec{Name: role, Role: role, Kind: fleet.KindReplica}}
-	}
-	for name, c := range map[string]struct {
-		on    bool
-		roles []string
-		says  string
-	}{
-		"off":             {false, []string{"both"}, ""},
-		"off with decode": {false, []string{"both", "decode"}, "no requests go to replicas of role: decode while routing.disaggregate.mode is off: decode"},
-		"on":              {true, []string{"prefill", "decode"}, ""},
-		"no prefill":      {true, []string{"both", "decode"}, "no replica has role: prefill"},
-		"neither":         {true, []string{"both"}, "no replica has role: prefill nor role: decode"},
-	} {
-		var list []*fleet.Replica
-		for _, role := range c.roles {
-			list = append(list, is(role))
-		}
-		got := roleProblems("threshold", c.on, list)
-		if (c.says == "") != (len(got) == 0) || c.says != "" && !strings.Contains(got[0].Text, c.says) {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
 // Where prefill and decode are kept apart, a role without a replica counts 0;
 // where they are not there is no such gauge.
 func TestRolesWithoutAReplicaAreMeasured(t *testing.T) {
@@ -233,7 +207,7 @@ func TestRolesWithoutAReplicaAreMeasured(t *testing.T) {
 			c.Routing.Disagg.Mode = mode
 			c.Replicas = []fleet.Spec{{Name: "d", URL: "http://127.0.0.1:1", Model: "m", Role: "decode"}, {Name: "b", URL: "http://127.0.0.1:2", Model: "m"}}
 		})
-		return exposedBy(t, p.metrics.registry)
+		return exposedBy(t, p.metrics.Registry)
 	}
 	apart := scraped(policy.DisaggThreshold)
 	for _, want := range []string{`banyan_role_replicas_up{role="decode"} 1`, `banyan_role_replicas_up{role="prefill"} 0`} {

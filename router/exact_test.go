@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/token"
@@ -59,7 +60,7 @@ func TestExactRoutingThatIsOffIsTold(t *testing.T) {
 				}
 			}
 			reg := prometheus.NewRegistry()
-			reg.MustRegister(newCollector(p))
+			reg.MustRegister(metrics.Collector(func() *metrics.State { return stateOf(p) }))
 			if n := seriesOf(t, reg, "banyan_prompt_keys_total", map[string]string{"model": "m", "rung": "text"}); n != 5 {
 				t.Errorf("%v prompts by text were counted, not 5", n)
 			}
@@ -67,17 +68,17 @@ func TestExactRoutingThatIsOffIsTold(t *testing.T) {
 			if len(keys) != 1 || keys[0].Model != "m" || keys[0].API != "chat" || keys[0].Exact || keys[0].Off != (c.cure != "") {
 				t.Fatalf("%+v", keys)
 			}
-			told := keyProblems(keys)
+			problems := problemsOf(p, "prompts are keyed by text")
 			warned := strings.Count(log.String(), "exact routing is off")
 			if c.cure == "" {
-				if len(told) > 0 || warned > 0 {
-					t.Errorf("told %+v, %s", told, &log)
+				if len(problems) > 0 || warned > 0 {
+					t.Errorf("told %+v, %s", problems, &log)
 				}
 				return
 			}
-			if len(told) != 1 || !strings.Contains(told[0].Help, c.cure) ||
-				!strings.Contains(told[0].Text, "exact routing is off for m because /") || !strings.Contains(told[0].Text, "answered 403: Scale-out endpoints are disabled") {
-				t.Errorf("told %+v, want the cure %s", told, c.cure)
+			if len(problems) != 1 || !strings.Contains(problems[0].Help, c.cure) ||
+				!strings.Contains(problems[0].Text, "exact routing is off for m because /") || !strings.Contains(problems[0].Text, "answered 403: Scale-out endpoints are disabled") {
+				t.Errorf("told %+v, want the cure %s", problems, c.cure)
 			}
 			if warned != 1 || !strings.Contains(log.String(), c.cure) {
 				t.Errorf("warned %d times: %s", warned, &log)

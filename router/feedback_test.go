@@ -39,7 +39,7 @@ func TestAnswersAreHeldAgainstWhatWasBelieved(t *testing.T) {
 	})
 	errors := func() (n uint64, sum float64) {
 		var m dto.Metric
-		if err := d.peer.metrics.predictionError.Write(&m); err != nil {
+		if err := d.peer.metrics.PredictionError.Write(&m); err != nil {
 			t.Fatal(err)
 		}
 		return m.Histogram.GetSampleCount(), m.Histogram.GetSampleSum()

@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
@@ -19,13 +20,6 @@ type fetch struct {
 	decided policy.Decision
 	sure    int // tokens that its replica held for certain
 }
-
-// Outcomes of fetches; a closed list, used as a metric label.
-const (
-	fetchCame     = "fetched"  // the engine found most of the tokens cached
-	fetchComputed = "computed" // it computed most of them
-	fetchUnknown  = "unknown"  // it does not say, or the try came to nothing
-)
 
 // whoFetches fills in which replicas of the set fetch from each other, if bodies
 // of the API can say from whom. Prefill and decode replicas have a protocol of
@@ -92,14 +86,14 @@ func (p *requestPath) learnFetch(t *ticket, res *proxy.Result) {
 	if t.fetch.source == nil {
 		return
 	}
-	how := fetchUnknown
+	how := metrics.FetchUnknown
 	if u := &res.Usage; u.Known && (u.CachedKnown || t.replica.Reports()) { // vLLM does not say 0
 		d := &t.fetch.decided
 		got := 2*u.Cached >= t.fetch.sure+d.FetchTo
-		if how = fetchComputed; got {
-			how = fetchCame
+		if how = metrics.FetchComputed; got {
+			how = metrics.FetchCame
 		}
 		p.loads.LearnFetch(t.cost.Replica, d, t.first.Sub(t.at).Seconds(), got) // below 0 of an answer in one piece: nobody saw it begin
 	}
-	p.metrics.fetches.WithLabelValues(how).Inc()
+	p.metrics.Fetches.WithLabelValues(how).Inc()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // p2pEngine is a vLLM whose P2P tier is elsewhere: it keeps what it was told and
@@ -113,7 +114,7 @@ func TestReplicasFetchWhatAnotherOneHolds(t *testing.T) {
 	}
 	outcome := func(how string) float64 {
 		var m dto.Metric
-		if err := p.metrics.fetches.WithLabelValues(how).Write(&m); err != nil {
+		if err := p.metrics.Fetches.WithLabelValues(how).Write(&m); err != nil {
 			t.Fatal(err)
 		}
 		return m.GetCounter().GetValue()
@@ -135,7 +136,7 @@ func TestReplicasFetchWhatAnotherOneHolds(t *testing.T) {
 	if want := strings.TrimPrefix(holder.URL, "http://"); header != want {
 		t.Errorf("the sidecar would be told %q, want %s", header, want)
 	}
-	wait(t, "the fetch is counted", func() bool { return outcome(fetchCame) == 1 })
+	wait(t, "the fetch is counted", func() bool { return outcome(metrics.FetchCame) == 1 })
 	status, _, why := call(t, "GET", "http://"+p.front.admin.Addr().String()+"/v1/requests/"+id, "", "", "")
 	if status != http.StatusOK || !strings.Contains(strings.Join(strings.Fields(why), ""), `"kv_source":"holder","fetched_tokens":8000`) {
 		t.Errorf("%d %s: nobody tells what was fetched from whom", status, why)
@@ -147,10 +148,10 @@ func TestReplicasFetchWhatAnotherOneHolds(t *testing.T) {
 		if params, header = other.told(); params == "" {
 			break
 		}
-		wait(t, "what was computed all the same is counted", func() bool { return outcome(fetchComputed) == float64(n) })
+		wait(t, "what was computed all the same is counted", func() bool { return outcome(metrics.FetchComputed) == float64(n) })
 	}
-	if params != "" || header != "" || outcome(fetchComputed) == 0 {
-		t.Errorf("after %v fetches that brought nothing it was told %s, %s", outcome(fetchComputed), params, header)
+	if params != "" || header != "" || outcome(metrics.FetchComputed) == 0 {
+		t.Errorf("after %v fetches that brought nothing it was told %s, %s", outcome(metrics.FetchComputed), params, header)
 	}
 }
 

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/report"
 )
 
 // factsPerToken is how many facts an engine may have for each token of its KV
@@ -43,14 +43,6 @@ func (c *ceilings) factsLimit(id crdt.StreamID) int {
 	return most
 }
 
-// fullDetail says why a stream is left alone, and what to do.
-func fullDetail(f *index.Full) string {
-	if f.Bound == index.BoundMemory {
-		return fmt.Sprintf("its %d blocks grew most when the trees reached limits.memory: its cache is guessed for ten minutes, then tried again; raise limits.memory", f.Facts)
-	}
-	return fmt.Sprintf("it announced %d blocks, more than its cache can hold or limits.stream_facts allows: its cache is guessed for ten minutes or until it is cleared; restart the engine, or raise limits.stream_facts", f.Facts)
-}
-
 // tellFull logs what was given up since the last look.
 func (c *ceilings) tellFull() {
 	st := c.index.Stats()
@@ -60,7 +52,7 @@ func (c *ceilings) tellFull() {
 	c.givenUp = st.GivenUp
 	for _, r := range slices.SortedFunc(slices.Values(c.fleet.List()), func(a, b *fleet.Replica) int { return strings.Compare(a.Name(), b.Name()) }) {
 		if f, ok := c.index.Full(r.Stream); ok {
-			c.log.Warn("stream given up", "replica", r.Name(), "why", fullDetail(&f))
+			c.log.Warn("stream given up", "replica", r.Name(), "why", report.Unusable(&f))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/pick"
 )
 
@@ -76,9 +77,9 @@ type housekeeping struct {
 	ceilings  *ceilings
 	readiness *readiness
 	front     *front
-	report    *report
+	report    *statusReport
 	page      *page
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	heap      *heapLimit
 	tagged    atomic.Bool // what the tag ready says
 }
@@ -108,8 +109,8 @@ func (h *housekeeping) run(ctx context.Context) {
 				vitals = now
 				h.publishVitals(now)
 				h.page.observeChanges(now)
-				h.report.recent.keep(now, h.metrics)
-				h.page.history.keep(now, func() console.Point { return h.page.point(now) })
+				h.report.recent.Keep(now)
+				h.page.history.Keep(now, func() console.Point { return h.page.point(now) })
 				h.census.forgetDeparted(now)
 				h.ceilings.tellFull()
 				h.heap.follow(h.index.Stats().Bytes)
@@ -126,13 +127,13 @@ func (h *housekeeping) publishVitals(now time.Time) {
 	ready, _ := h.readiness.ready()
 	v := crdt.Vitals{
 		Version: uint64(h.clock.ms(now)), Name: h.name, HTTP: h.front.public.Addr().String(), Build: h.version,
-		Rate: h.journal.rate.perSecond(now, h.journal.arrived.Load()), Facts: uint64(h.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
+		Rate: h.journal.rate.PerSecond(now, h.journal.arrived.Load()), Facts: uint64(h.index.Stats().Facts), Memory: mem.HeapInuse + mem.StackInuse,
 		Ready: ready, Draining: h.readiness.draining.Load(),
 	}
 	if a := h.path.view.ages.Load(); a != nil {
 		v.Ages = toldAges(a.list)
 	}
-	h.journal.rate.mark(now, h.journal.arrived.Load())
+	h.journal.rate.Mark(now, h.journal.arrived.Load())
 	h.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{h.id: v})
 	if ready != h.tagged.Swap(ready) {
 		h.mesh.setTags(ready, h.readiness.draining.Load())

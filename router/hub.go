@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
-	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/kvevents"
 )
@@ -46,17 +45,15 @@ func (g *follower) hears(id crdt.StreamID, st *kvevents.Status) (heard, known bo
 // strangeFor is how long messages that named no replica are a problem.
 const strangeFor = time.Minute
 
-// hubProblems says that engines dial us under names that nobody goes by.
-func (g *follower) hubProblems(now time.Time) []console.Problem {
+// strangers are the messages, of late, that name no replica, and the topic of
+// the last one: engines dial us under names that nobody goes by.
+func (g *follower) strangers(now time.Time) (n uint64, topic string) {
 	if g.hub == nil {
-		return nil
+		return 0, ""
 	}
 	n, topic, at := g.hub.Strange()
-	if n == 0 || now.Sub(at) > strangeFor {
-		return nil
+	if now.Sub(at) > strangeFor {
+		return 0, ""
 	}
-	return []console.Problem{{
-		Text: fmt.Sprintf("Events come to ingest.listen that name no replica: %d messages, the last with the topic %q", n, topic),
-		Help: "Set the engine's topic to kv@HOST:PORT@MODEL, HOST:PORT as in the replica's url here",
-	}}
+	return n, topic
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/banyan-llm/banyan/router/kvevents/follow"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // reconcileEvery is how often ownership is looked at, at the latest.
@@ -36,7 +37,7 @@ type follower struct {
 	index   *index.Index
 	loads   *load.Table
 	mesh    *link
-	metrics *metrics
+	metrics *metrics.Metrics
 	log     hclog.Logger
 
 	owners int // per stream; 0 all
@@ -175,7 +176,7 @@ func (g *follower) start(ctx context.Context, r *fleet.Replica, hold ingest.Hold
 	way := g.fed(r)
 	src, err := g.source(r, way)
 	if err != nil {
-		g.metrics.followFailures.Inc()
+		g.metrics.FollowFailures.Inc()
 		g.mu.Lock()
 		known := g.failed[r.Stream] == err.Error()
 		g.failed[r.Stream] = err.Error()
@@ -237,7 +238,7 @@ func (g *follower) Deliver(d kvevents.Delivery) {
 	}
 	g.mu.Unlock()
 	if gaps > 0 {
-		g.metrics.gaps.Add(float64(gaps))
+		g.metrics.Gaps.Add(float64(gaps))
 	}
 	if !ingest.Relay(&out) {
 		return
@@ -283,7 +284,7 @@ func (g *follower) declare(now time.Time) {
 		for _, sp := range lost.Lost {
 			n += sp.To - sp.From + 1
 		}
-		g.metrics.lost.Add(float64(n))
+		g.metrics.Lost.Add(float64(n))
 		g.log.Warn("event batches lost: no peer and no replay has them", "stream", lost.Stream, "batches", n)
 		g.mesh.ingested(lost)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/ingest"
 	"github.com/banyan-llm/banyan/router/kvevents"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // What an engine cached before it restarted is not believed from the moment that
@@ -43,7 +44,7 @@ func TestAStreamThatCannotBeFollowedIsToldOnce(t *testing.T) {
 	for range 8 {
 		p.ingest.start(t.Context(), p.fleet.List()[0], ingest.Hold{First: true})
 	}
-	if n := strings.Count(log.String(), "stream not followed"); n != 1 || counterValue(p.metrics.followFailures) != 8 {
-		t.Errorf("%d lines, %d counted:\n%s", n, counterValue(p.metrics.followFailures), log)
+	if n := strings.Count(log.String(), "stream not followed"); n != 1 || metrics.Count(p.metrics.FollowFailures) != 8 {
+		t.Errorf("%d lines, %d counted:\n%s", n, metrics.Count(p.metrics.FollowFailures), log)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // bounded is a peer with small limits and one replica that answers at once.
@@ -155,7 +156,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if n, err := open[0].Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("five connections are open")
 	}
-	if n := counterValue(p.metrics.refused.WithLabelValues("http", access.GaveWay)); n == 0 {
+	if n := metrics.Count(p.metrics.Refused.WithLabelValues("http", access.GaveWay)); n == 0 {
 		t.Error("the one that gave its place is not counted")
 	}
 	open[0].Close()

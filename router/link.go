@@ -16,6 +16,7 @@ import (
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/ingest"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // maxJobs bounds the snapshot jobs waiting for the worker.
@@ -30,7 +31,7 @@ type link struct {
 	census    *census
 	readiness *readiness
 	ingest    *follower // set before the mesh starts
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	log       hclog.Logger
 
 	core *gossip.Core
@@ -52,7 +53,7 @@ func newLink(p *Peer, core *gossip.Core) (*link, error) {
 		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: p.rules.Load().ring,
 		Insecure: m.Insecure, TLS: mesh.TLSFiles{Cert: m.TLS.Cert, Key: m.TLS.Key, CA: m.TLS.CA}, Version: p.version,
 		HTTP: p.front.public.Addr().String(), Core: core, Now: func() time.Time { return p.clock.at(time.Now()) }, Local: l.local, OnChange: func() { l.ingest.wake() },
-		Logger: p.log.Named("mesh"), Registerer: p.metrics.registry,
+		Logger: p.log.Named("mesh"), Registerer: p.metrics.Registry,
 	})
 	return l, err
 }
@@ -130,7 +131,7 @@ func (l *link) local(e gossip.Effect) {
 	case gossip.JoinSnapshot:
 		l.queue(e, gossip.SnapshotJoined{Stream: e.Snapshot.Stream, Err: errBusy})
 	case gossip.Observed:
-		l.metrics.propagation.Observe(max(0, e.DelayMs) / 1000)
+		l.metrics.Propagation.Observe(max(0, e.DelayMs) / 1000)
 	case gossip.Missing:
 		l.ingest.missing(e.Stream, e.Spans)
 	case gossip.Caught:

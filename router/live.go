@@ -46,7 +46,7 @@ func (p *Peer) live(ctx context.Context) error {
 	}
 	p.front.api.Store(api)
 	closed := func(listener string) func(string) {
-		return func(why string) { p.metrics.refused.WithLabelValues(listener, why).Inc() }
+		return func(why string) { p.metrics.Refused.WithLabelValues(listener, why).Inc() }
 	}
 	files := openFiles()
 	fits := func() (int, string) {
@@ -117,7 +117,7 @@ func (p *Peer) live(ctx context.Context) error {
 		p.log.Error("peer failed", "err", err)
 	}
 	_ = public.Close()
-	p.path.pairs.running.stop()
+	p.path.pairs.legs.Stop()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminGrace)
 	if admin.Shutdown(end) != nil {
 		_ = admin.Close()

@@ -10,8 +10,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
+	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/requests"
 )
 
 // promised are the names that scripts, rules and dashboards may rely on.
@@ -169,4 +176,22 @@ func TestDeployNamesOnlyMetricsThatExist(t *testing.T) {
 	if seen == 0 {
 		t.Error("no document names a metric: the patterns are wrong")
 	}
+}
+
+// usageExposition is what names a culprit once something happened.
+func usageExposition(t *testing.T) string {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	u, now := metrics.New(reg, "test").Usage, time.Now()
+	u.ObserveTry("r0", &proxy.Result{Status: 200, TTFT: time.Second}, now)
+	u.Replica("r0").AddTokens(1, 2, 3)
+	u.ObserveRequest(&requests.Record{Client: "k", Tenant: "t", TTFT: time.Second, Status: 200, Prompt: 1, Cached: 1, Output: 1}, "m", now)
+	return exposedBy(t, reg)
+}
+
+func exposedBy(t *testing.T, reg *prometheus.Registry) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/proxy"
 )
@@ -28,7 +29,7 @@ func TestAnAnswerHasOneFirstToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.path.Done(target, proxy.Result{Status: 200, Answered: true, TTFT: 20 * time.Millisecond, Duration: time.Second, Before: c.before})
-		if n := readHistogram(p.path.metrics.ttft).GetSampleCount(); n != c.count {
+		if n := metrics.Histogram(p.path.metrics.TTFT).GetSampleCount(); n != c.count {
 			t.Errorf("%d tokens came before: %d first tokens are counted, want %d", c.before, n, c.count)
 		}
 	}

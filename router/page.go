@@ -2,7 +2,6 @@ package router
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,52 +9,30 @@ import (
 
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 )
-
-// The console page draws more of the tree than the status document holds.
-// Ranking it reads all of the tree (5 ns for 16 blocks), hence not each second.
-const (
-	pagePrefixes = 200
-	prefixesFor  = 5 * time.Second
-)
-
-// sharedPrefixes is the last ranking made for the page.
-type sharedPrefixes struct {
-	mu   sync.Mutex // guards below; held while ranking, so that one ranks for all
-	list []console.Prefix
-	at   time.Time
-}
-
-// forPage is the ranking for the page, a few seconds old at most.
-func (u *prefixUse) forPage() []console.Prefix {
-	u.shared.mu.Lock()
-	defer u.shared.mu.Unlock()
-	if now := time.Now(); u.shared.list == nil || now.Sub(u.shared.at) >= prefixesFor {
-		u.shared.list, u.shared.at = u.top(pagePrefixes), now
-	}
-	return u.shared.list
-}
 
 // page tells the console what it draws beside the status document.
 type page struct {
-	report    *report
+	report    *statusReport
 	replicas  *replicaReport
 	prefixes  *prefixUse
 	readiness *readiness
 	loads     *load.Table
 	console   *console.Console
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	log       hclog.Logger
-	history   history
-	unheard   map[string]bool // replicas whose events cannot be heard, as logged; observeChanges alone touches it
+	history   report.History
+	unheard   report.Unheard // as logged; observeChanges alone touches it
 }
 
 // pageStatus is the status document with a larger piece of the tree.
 func (g *page) pageStatus() *console.Status {
 	s := g.report.statusWith(g.prefixes.forPage())
-	s.History = g.history.points()
+	s.History = g.history.Points()
 	return s
 }
 
@@ -72,22 +49,13 @@ func (g *page) observeChanges(now time.Time) {
 // tellUnheard logs, once each, that the events of a replica cannot be heard and
 // that they are heard again. Called by one goroutine.
 func (g *page) tellUnheard(replicas []console.Replica) {
-	now := map[string]bool{}
-	for _, r := range replicas {
-		if !r.Unheard() {
-			continue
-		}
-		now[r.Name] = true
-		if !g.unheard[r.Name] {
-			g.log.Warn("events of a replica cannot be heard", "replica", r.Name, "err", dashed(r.Stream.Detail), "cure", unheardCure(r.Stream.Detail))
-		}
+	lost, back := g.unheard.Look(replicas)
+	for _, r := range lost {
+		g.log.Warn("events of a replica cannot be heard", "replica", r.Replica, "err", r.Why, "cure", r.Cure)
 	}
-	for name := range g.unheard {
-		if !now[name] {
-			g.log.Info("events of a replica are heard again, or the replica is gone", "replica", name)
-		}
+	for _, name := range back {
+		g.log.Info("events of a replica are heard again, or the replica is gone", "replica", name)
 	}
-	g.unheard = now
 }
 
 // unscored is the score of a candidate that was not considered.
@@ -140,4 +108,21 @@ func (g *pace) allow(now time.Time) bool {
 	}
 	g.next.CompareAndSwap(at, next) // who loses the race goes through uncounted
 	return true
+}
+
+// point is the four numbers of now.
+func (g *page) point(now time.Time) console.Point {
+	out := console.Point{TimeMs: now.UnixMilli()}
+	rate := 0.0
+	for _, v := range g.loads.Vitals() {
+		rate += v.Rate
+	}
+	out.Rate = &rate
+	if r := g.report.recent.Since(now); r != nil {
+		if r.PromptTokens > 0 {
+			out.Cached = new(float64(r.CachedTokens) / float64(r.PromptTokens))
+		}
+		out.TTFT, out.Added = r.TTFTMs.P50, r.AddedMs.P50
+	}
+	return out
 }

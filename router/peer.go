@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -23,12 +24,15 @@ import (
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/disagg"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/requests"
 	"github.com/banyan-llm/banyan/router/token"
 	"github.com/banyan-llm/banyan/router/tracing"
@@ -63,7 +67,7 @@ type Peer struct {
 	log     hclog.Logger
 	clock   clock
 	rules   *inForce
-	metrics *metrics
+	metrics *metrics.Metrics
 
 	used    *workingset.Set
 	index   *index.Index
@@ -79,7 +83,7 @@ type Peer struct {
 	journal   *journal
 	census    *census
 	readiness *readiness
-	report    *report
+	report    *statusReport
 	house     *housekeeping
 	front     *front
 }
@@ -108,14 +112,14 @@ func New(cfg Config, opt Options) (*Peer, error) {
 		p.name = fmt.Sprintf("%.40s-%s", host, p.id.String()[:6])
 	}
 	registry := prometheus.NewRegistry()
-	p.metrics = newMetrics(registry, opt.Version)
+	p.metrics = metrics.New(registry, opt.Version)
 	if opt.LogDropped == nil {
 		opt.LogDropped = func() uint64 { return 0 }
 	}
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "banyan_log_lines_dropped_total", Help: "Lines of this peer's own log that are missing because who reads it is too slow.",
 	}, func() float64 { return float64(opt.LogDropped()) }))
-	p.metrics.startAtZero(cfg.Policy)
+	p.metrics.StartAtZero(cfg.Policy)
 	p.rules = &inForce{source: opt.Source, hangup: make(chan struct{}, 1), metrics: p.metrics, log: p.log, takeUp: p.takeUp}
 	p.rules.Store(begin)
 	secret, err := hashSecret(p.rules.config(), p.log)
@@ -185,7 +189,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 		return fmt.Errorf("admin.listen: %w (give another address, or end what has this one)", err)
 	}
 	p.readiness = &readiness{fleet: p.fleet, log: p.log}
-	p.census = &census{rules: p.rules, fleet: p.fleet, index: p.index, loads: p.loads, usage: p.metrics.usage, log: p.log}
+	p.census = &census{rules: p.rules, fleet: p.fleet, index: p.index, loads: p.loads, usage: p.metrics.Usage, log: p.log}
 	p.census.departed.after = opt.departed
 	if p.census.discovery, err = newDiscovery(cfg.Discovery, p.log.Named("discovery")); err != nil {
 		return err
@@ -203,7 +207,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	}
 	serving := &directory{rules: p.rules, clock: p.clock, fleet: p.fleet, index: p.index, loads: p.loads, hasher: hasher, seal: newSeal(secret)}
 	p.journal = &journal{
-		rules: p.rules, id: p.id, name: p.name, mesh: p.mesh, directory: serving, usage: p.metrics.usage, log: p.log,
+		rules: p.rules, id: p.id, name: p.name, mesh: p.mesh, directory: serving, usage: p.metrics.Usage, log: p.log,
 		book: requests.NewBook(requests.KeptOrdinary, requests.KeptNotable), stdout: opt.Stdout,
 	}
 	if err := p.journal.openAccessLog(); err != nil {
@@ -211,7 +215,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	}
 	p.composePath(keys, serving)
 	p.composeFront(bounds)
-	p.metrics.registry.MustRegister(newCollector(p))
+	p.metrics.Registry.MustRegister(metrics.Collector(func() *metrics.State { return stateOf(p) }))
 	return nil
 }
 
@@ -248,7 +252,7 @@ func (p *Peer) composePath(keys *prompts, serving *directory) {
 	uses := &prefixUse{rules: p.rules, fleet: p.fleet, index: p.index, roots: &keys.roots}
 	p.front.prefixes = uses
 	picker := pick.New(pick.Config{
-		Index: p.index, Loads: p.loads, Late: p.metrics.announcedLate.Inc,
+		Index: p.index, Loads: p.loads, Late: p.metrics.AnnouncedLate.Inc,
 		Changed: func() { p.mesh.loadChanged(true) },
 		Announced: func(n *pick.Notice) {
 			p.mesh.predicted()
@@ -259,11 +263,18 @@ func (p *Peer) composePath(keys *prompts, serving *directory) {
 	p.front.console = console.New(func() *console.Status { return p.report.page.pageStatus() })
 	p.path = &requestPath{
 		rules: p.rules, clock: p.clock, prompts: keys, directory: serving, picker: picker, view: view, index: p.index, loads: p.loads,
-		tokens: p.tokens, mesh: p.mesh, metrics: p.metrics, usage: p.metrics.usage, console: p.front.console, health: &health{fleet: p.fleet, log: p.log},
+		tokens: p.tokens, mesh: p.mesh, metrics: p.metrics, usage: p.metrics.Usage, console: p.front.console, health: &health{fleet: p.fleet, log: p.log},
 		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: view, metrics: p.metrics, used: p.used},
-		pairs: &pairs{
-			rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log,
-			tracing: p.tracing, transport: proxy.NewTransport(),
+		pairs:    p.newPairs(proxy.NewTransport()),
+	}
+}
+
+// newPairs makes what sends a try to a prefill and a decode replica.
+func (p *Peer) newPairs(transport *http.Transport) *pairs {
+	return &pairs{
+		clock: p.clock, fleet: p.fleet, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log, transport: transport,
+		legs: &disagg.Legs{
+			Transport: transport, Timeout: func() time.Duration { return p.rules.config().Routing.Disagg.Timeout }, Log: p.log, Trace: traceLegs(p.tracing),
 		},
 	}
 }
@@ -275,14 +286,15 @@ func (p *Peer) composeFront(bounds *ceilings) {
 	f.rules, f.journal, f.ingest, f.readiness, f.metrics, f.status = p.rules, p.journal, p.ingest, p.readiness, p.metrics, p.Status
 	f.doors = &access.Doors{
 		Rules:    func() *access.Rules { return &p.rules.Load().Rules },
-		Refused:  func(listener, why string) { p.metrics.refused.WithLabelValues(listener, why).Inc() },
+		Refused:  func(listener, why string) { p.metrics.Refused.WithLabelValues(listener, why).Inc() },
 		TurnAway: p.journal.turnAway, Deny: writeError,
 	}
 	f.operators = &operators{fleet: p.fleet, loads: p.loads, mesh: p.mesh, log: p.log}
 	f.console.Serve(console.Sources{Find: p.journal.findRequest, Notable: p.journal.notableRequests, Runbook: deploy.Runbook})
-	p.report = &report{
+	p.report = &statusReport{
 		self: p.self, rules: p.rules, clock: p.clock, index: p.index, loads: p.loads, fleet: p.fleet, tokens: p.tokens, mesh: p.mesh,
 		path: p.path, journal: p.journal, readiness: p.readiness, front: f, metrics: p.metrics, prefixes: f.prefixes,
+		recent: report.LastMinute{Take: p.metrics.Sample},
 		replicas: &replicaReport{
 			rules: p.rules, clock: p.clock, index: p.index, loads: p.loads, fleet: p.fleet, tokens: p.tokens, ingest: p.ingest, census: p.census, metrics: p.metrics,
 		},
@@ -346,11 +358,11 @@ func (p *Peer) proxyConfig() proxy.Config {
 		Room: p.path.capacity.headroom, RoomToBegin: p.path.capacity.roomToBegin, Serves: p.path.directory.serves, Waited: p.path.capacity.waited, Hedge: p.rules.config().Hedge.proxy(), Admission: p.rules.config().Admission.proxy(),
 		Transport: p.path.pairs.transport,
 		Models:    p.path.directory.models, Draining: p.readiness.draining.Load,
-		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.hedges.WithLabelValues(string(how)).Inc() },
-		Retried:  func(c proxy.Cause) { p.metrics.retries.WithLabelValues(string(c)).Inc() },
-		Resumed:  p.metrics.resumed,
-		Refused:  func(status int) { p.metrics.answered(p.rules.config().Policy, policy.ReasonOnly, status) },
-		Overhead: func(d time.Duration) { p.metrics.overhead.Observe(d.Seconds()) },
+		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.Hedges.WithLabelValues(string(how)).Inc() },
+		Retried:  func(c proxy.Cause) { p.metrics.Retries.WithLabelValues(string(c)).Inc() },
+		Resumed:  p.metrics.Resumed,
+		Refused:  func(status int) { p.metrics.Answered(p.rules.config().Policy, policy.ReasonOnly, status) },
+		Overhead: func(d time.Duration) { p.metrics.Overhead.Observe(d.Seconds()) },
 		Salt:     p.path.directory.seal.salt, ResponseID: p.path.directory.responseID,
 		TenantHeader: p.rules.config().IsolateBy, PolicyOverride: true, // policyFor decides
 		KeepAuthorization: true, // a key of this router's is off by now

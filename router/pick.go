@@ -13,6 +13,7 @@ import (
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -93,8 +94,8 @@ type requestPath struct {
 	loads     *load.Table
 	tokens    *token.Tokenizer
 	mesh      *link
-	metrics   *metrics
-	usage     *usage
+	metrics   *metrics.Metrics
+	usage     *metrics.Usage
 	console   *console.Console
 	traffic   traffic
 	recorded  pace
@@ -149,7 +150,7 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	if t == nil {
 		return nil, proxy.ErrSaturated
 	}
-	p.metrics.decision.Observe(time.Since(begin).Seconds())
+	p.metrics.Decision.Observe(time.Since(begin).Seconds())
 	if t, err = p.settle(ctx, s, call, pr, pol, &d, t); err != nil {
 		return nil, err
 	}
@@ -278,7 +279,7 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	if res.Usage.Known && !t.shared() {
 		prompt, cached = res.Usage.Prompt, res.Usage.Cached
 	}
-	if t.lead != nil && !t.lead.running {
+	if t.lead != nil && !t.lead.sent {
 		p.pairs.endLead(t, legOf(&res), openai.Usage{}, now)
 	}
 	if res.Lost { // its time says nothing
@@ -291,7 +292,7 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	if res.Lost {
 		return
 	}
-	p.usage.observeTry(t, &res, now)
+	p.usage.ObserveTry(t.replica.Name(), &res, now)
 	p.health.judge(t, &res, now)
 	p.learnFetch(t, &res)
 	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 {
@@ -305,31 +306,31 @@ func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 	m := p.metrics
 	if res.Answered {
 		if res.Status < 500 && !res.ClientGone && (res.Err != nil || res.Failed) {
-			m.cut.Inc()
-			m.failed.Add(1) // its status said that all was well
+			m.Cut.Inc()
+			m.Failed.Add(1) // its status said that all was well
 		}
-		m.answered(t.policyName, t.reason, res.Status)
+		m.Answered(t.policyName, t.reason, res.Status)
 	}
 	if res.TTFT > 0 && res.Before == 0 { // the rest of an answer has no first token
-		m.ttft.Observe(res.TTFT.Seconds())
+		m.TTFT.Observe(res.TTFT.Seconds())
 	}
-	m.duration.Observe(res.Duration.Seconds())
+	m.Duration.Observe(res.Duration.Seconds())
 	if res.ClientGone {
-		m.disconnects.Inc()
+		m.Disconnects.Inc()
 	}
 	u := res.Usage
 	if !u.Known {
 		return
 	}
-	m.prompt.Add(float64(u.Prompt))
-	m.output.Add(float64(u.Completion))
+	m.Prompt.Add(float64(u.Prompt))
+	m.Output.Add(float64(u.Completion))
 	if t.shared() { // the prompt was computed by the lead: its word counts
-		p.usage.replica(t.replica.Name()).addTokens(0, 0, u.Completion)
+		p.usage.Replica(t.replica.Name()).AddTokens(0, 0, u.Completion)
 		u = t.lead.said()
 		t.trail.Note(func(r *requests.Record) { notePrompt(r, &u) })
 		t = t.lead.ticket
 	}
-	p.usage.replica(t.replica.Name()).addTokens(u.Prompt, u.Cached, u.Completion)
+	p.usage.Replica(t.replica.Name()).AddTokens(u.Prompt, u.Cached, u.Completion)
 	if t.single && !t.shared() {
 		p.tokens.Verify(t.keys, u.Prompt)
 	}
@@ -340,9 +341,9 @@ func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 	case !u.Known || !t.replica.Reports():
 		return // it may never say
 	}
-	m.cached.Add(float64(u.Cached))
-	m.matched.Add(float64(t.matched))
-	m.predictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
+	m.Cached.Add(float64(u.Cached))
+	m.Matched.Add(float64(t.matched))
+	m.PredictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
 	p.index.Evidence(t.cost.Replica, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Hashes: t.keys.Hashes, Exact: t.keys.Scheme.Exact()},
 		u.Cached/max(1, t.keys.Grid), t.confirmed, p.clock.ms(t.at))
 	p.mesh.predicted()

@@ -2,101 +2,62 @@ package router
 
 import (
 	"sync"
+	"time"
 
-	"github.com/banyan-llm/banyan/radix"
+	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
-	"github.com/banyan-llm/banyan/router/requests"
+	"github.com/banyan-llm/banyan/router/pick"
+	"github.com/banyan-llm/banyan/router/report"
 )
-
-// Bounds of what is remembered of prompts: 4 MiB at most.
-const (
-	rememberedPrompts = 512
-	rememberedBlocks  = 1024 // of each; 16,384 tokens on the usual grid
-)
-
-// promptHits remembers which blocks the last prompts found cached at the
-// replica they went to, to tell how much each piece of the tree is used.
-// Counters in the tree would cost every match a write; this costs one copy.
-type promptHits struct {
-	mu   sync.Mutex // guards below
-	ring [rememberedPrompts]struct {
-		keys []radix.Key
-		root radix.Key // names whose prompt it was
-	}
-	next int // number of prompts ever added
-}
-
-// add remembers the first blocks of a prompt, those found cached. O(blocks), no
-// allocation once the ring is full.
-func (h *promptHits) add(root radix.Key, keys []radix.Key, blocks int) {
-	keys = keys[:max(0, min(blocks, len(keys), rememberedBlocks))]
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	at := &h.ring[h.next%rememberedPrompts]
-	at.root, at.keys = root, append(at.keys[:0], keys...)
-	h.next++
-}
-
-// count tells of each piece how many of the last prompts found it cached, be it
-// only its first block, and the root of the first of them. O(prompts x pieces),
-// some 2 ms for 200 pieces.
-func (h *promptHits) count(pieces []index.TopPrefix) (hits []int, roots []radix.Key, of int) {
-	hits, roots = make([]int, len(pieces)), make([]radix.Key, len(pieces))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	of = min(h.next, rememberedPrompts)
-	for n := range of {
-		prompt := &h.ring[(h.next-of+n)%rememberedPrompts]
-		for i := range pieces {
-			if at := pieces[i].Depth - pieces[i].Blocks; at >= 0 && at < len(prompt.keys) && prompt.keys[at] == pieces[i].Head {
-				if hits[i]++; hits[i] == 1 {
-					roots[i] = prompt.root
-				}
-			}
-		}
-	}
-	return hits, roots, of
-}
 
 // prefixUse ranks the prefixes of the tree and tells how much each is used.
 type prefixUse struct {
 	rules  *inForce
 	fleet  *fleet.Fleet
 	index  *index.Index
-	roots  *rootNames
-	hits   promptHits
+	roots  *report.RootNames
+	hits   report.PromptHits
 	shared sharedPrefixes
 }
 
-// maxRootNames bounds the names below.
-const maxRootNames = 1024
-
-// rootNames is whose prompts a root of the tree stands for: the model, and the
-// tenant that was first seen with it.
-type rootNames struct {
-	mu sync.RWMutex // guards below
-	of map[radix.Key][2]string
+// note remembers what a dispatch found cached.
+func (u *prefixUse) note(n *pick.Notice) {
+	if n.Hit >= 0 {
+		u.hits.Add(n.Chain.Root, n.Chain.Keys, n.Hit)
+	}
 }
 
-func (r *rootNames) note(root radix.Key, model, tenant string) {
-	r.mu.RLock()
-	_, ok := r.of[root]
-	r.mu.RUnlock()
-	if ok {
-		return
+// top lists the most shared prefixes with the names of their holders.
+func (u *prefixUse) top(n int) []console.Prefix {
+	names := map[crdt.StreamID]string{}
+	for _, r := range u.fleet.List() {
+		names[r.Stream] = r.Name()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.of == nil || len(r.of) >= maxRootNames {
-		r.of = map[radix.Key][2]string{}
-	}
-	r.of[root] = [2]string{requests.Word(model), requests.Word(tenant)}
+	return report.Prefixes(u.index.Top(n), &u.hits, u.roots, u.rules.config().Grid, names)
 }
 
-func (r *rootNames) find(root radix.Key) (model, tenant string) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	name := r.of[root]
-	return name[0], name[1]
+// The console page draws more of the tree than the status document holds.
+// Ranking it reads all of the tree (5 ns for 16 blocks), hence not each second.
+const (
+	pagePrefixes = 200
+	prefixesFor  = 5 * time.Second
+)
+
+// sharedPrefixes is the last ranking made for the page.
+type sharedPrefixes struct {
+	mu   sync.Mutex // guards below; held while ranking, so that one ranks for all
+	list []console.Prefix
+	at   time.Time
+}
+
+// forPage is the ranking for the page, a few seconds old at most.
+func (u *prefixUse) forPage() []console.Prefix {
+	u.shared.mu.Lock()
+	defer u.shared.mu.Unlock()
+	if now := time.Now(); u.shared.list == nil || now.Sub(u.shared.at) >= prefixesFor {
+		u.shared.list, u.shared.at = u.top(pagePrefixes), now
+	}
+	return u.shared.list
 }

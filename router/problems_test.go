@@ -8,76 +8,17 @@ import (
 	"testing"
 
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
-func TestADownReplicaSaysWhereRequestsGo(t *testing.T) {
-	s := console.Status{Ready: true, Replicas: []console.Replica{{Name: "r0", State: "down", Reason: "refused"}, {Name: "r1", State: "up"}}}
-	help := func() (out string) {
-		for _, p := range problems(&s) {
-			if strings.Contains(p.Text, "r0 is down") {
-				out = p.Help
-			}
-		}
-		return out
-	}
-	if got := help(); !strings.HasPrefix(got, "Requests go to the others") {
-		t.Errorf("one is up: %q", got)
-	}
-	s.Replicas[1].State = "down"
-	if got := help(); !strings.HasPrefix(got, "No replica is left") {
-		t.Errorf("none is up: %q", got)
-	}
-	s.Replicas[1].State, s.Replicas[1].Kind = "up", "pool"
-	if got := help(); !strings.HasPrefix(got, "No replica is left") {
-		t.Errorf("a store is up: %q", got)
-	}
-	s.Replicas[0].Kind, s.Replicas[1].Kind = "pool", ""
-	if got := help(); !strings.HasPrefix(got, "What it holds is computed again elsewhere") {
-		t.Errorf("it is a store: %q", got)
-	}
-	s.Replicas[0].Kind = ""
-	s.Replicas[1].State = "draining" // takes no new requests
-	if got := help(); !strings.HasPrefix(got, "No replica is left") {
-		t.Errorf("the other one drains: %q", got)
-	}
-	s.Replicas[1].State = "up"
-	s.Replicas[0].Models, s.Replicas[1].Models = []string{"a"}, []string{"b"}
-	if got := help(); !strings.HasPrefix(got, "No other replica serves its model") {
-		t.Errorf("the other one serves another model: %q", got)
-	}
-}
-
-// A drain that cannot hold is trouble; one that holds is not.
-func TestADrainedReplicaThatIsNeededIsAProblem(t *testing.T) {
-	s := console.Status{Ready: true, Replicas: []console.Replica{{Name: "r0", State: "draining", Models: []string{"m"}}, {Name: "r1", State: "up", Models: []string{"m"}}}}
-	if got := problems(&s); len(got) != 0 {
-		t.Errorf("another one is up: %+v", got)
-	}
-	s.Replicas[1].State = "draining"
-	if got := problems(&s); len(got) != 1 || !strings.Contains(got[0].Text, "still get all requests for m") || !strings.Contains(got[0].Help, "banyan undrain r0") {
-		t.Errorf("both are drained: %+v", got)
-	}
-}
-
-func TestADownReplicaOfAPairSaysWhoDoesItsWork(t *testing.T) {
-	is := func(role, engine, state string) console.Replica {
-		return console.Replica{Role: role, Engine: engine, State: state}
-	}
-	for name, c := range map[string]struct {
-		all  []console.Replica // the first one is down
-		want string
-	}{
-		"another prefill replica is left": {[]console.Replica{is("prefill", "sglang", "down"), is("prefill", "sglang", "up"), is("decode", "sglang", "up")}, "Requests go to the others"},
-		"vLLM without prefill":            {[]console.Replica{is("prefill", "vllm", "down"), is("decode", "vllm", "up")}, "No prefill replica is left and the others compute prompts"},
-		"vLLM without decode":             {[]console.Replica{is("decode", "vllm", "down"), is("prefill", "vllm", "up")}, "No decode replica is left and the others serve whole"},
-		"SGLang without prefill":          {[]console.Replica{is("prefill", "sglang", "down"), is("decode", "sglang", "up")}, "SGLang's servers of one role cannot"},
-		"SGLang without decode":           {[]console.Replica{is("decode", "sglang", "down"), is("prefill", "sglang", "up")}, "SGLang's servers of one role cannot"},
-		"SGLang with a whole one":         {[]console.Replica{is("prefill", "sglang", "down"), is("decode", "sglang", "up"), is("both", "sglang", "up")}, "No prefill replica is left and the others"},
-	} {
-		if got := adviceFor(&c.all[0], c.all, true); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: %q", name, got)
+// problemsOf are the problems of a peer's status that hold a word.
+func problemsOf(p *Peer, word string) (out []console.Problem) {
+	for _, q := range p.Status().Problems {
+		if strings.Contains(q.Text, word) {
+			out = append(out, q)
 		}
 	}
+	return out
 }
 
 // An answer that breaks off, or tells of an error, is no success though its
@@ -114,8 +55,8 @@ func TestAnswersThatBreakOffAreCountedAsFailed(t *testing.T) {
 		_, _ = io.ReadAll(res.Body)
 		res.Body.Close()
 		wait(t, "it is counted", func() bool { return p.Status().Requests.Total == uint64(i+1) })
-		if failed := p.Status().Requests.Failed; res.StatusCode != 200 || failed != uint64(i) || counterValue(p.metrics.cut) != uint64(i) {
-			t.Errorf("%s: status %d, %d failed, %v cut", what, res.StatusCode, failed, counterValue(p.metrics.cut))
+		if failed := p.Status().Requests.Failed; res.StatusCode != 200 || failed != uint64(i) || metrics.Count(p.metrics.Cut) != uint64(i) {
+			t.Errorf("%s: status %d, %d failed, %v cut", what, res.StatusCode, failed, metrics.Count(p.metrics.Cut))
 		}
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
@@ -25,9 +27,9 @@ type prompts struct {
 	tokens  *token.Tokenizer
 	fleet   *fleet.Fleet
 	ingest  *follower
-	metrics *metrics
+	metrics *metrics.Metrics
 	log     hclog.Logger
-	roots   rootNames
+	roots   report.RootNames
 }
 
 // readPrompt turns the body into block keys, once per call.
@@ -53,8 +55,8 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	if lost, ok := call.Lost.(*prompt); ok {
 		pr.before = lost.guilt()
 	}
-	p.roots.note(pr.keys.Root, body.Model, call.Tenant)
-	p.metrics.keyed(pr.keys.Scheme, pr.keys.Reason)
+	p.roots.Note(pr.keys.Root, body.Model, call.Tenant)
+	p.metrics.Keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()
 }

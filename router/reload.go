@@ -14,6 +14,7 @@ import (
 
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // Source is where a peer's configuration comes from.
@@ -27,7 +28,7 @@ type inForce struct {
 	atomic.Pointer[rules]
 	source  Source
 	hangup  chan struct{} // asks for a look at the files now
-	metrics *metrics
+	metrics *metrics.Metrics
 	log     hclog.Logger
 	// takeUp puts new rules in force, or changes nothing.
 	takeUp func(old, next *rules) error
@@ -138,18 +139,18 @@ func (c *inForce) reload(asked bool) error {
 		err = c.takeUp(old, next)
 	}
 	if err != nil {
-		c.metrics.reloadFailures.Inc()
+		c.metrics.ReloadFailures.Inc()
 		if news := c.reloadFault.Swap(new(err.Error())); asked || news == nil || *news != err.Error() {
 			c.log.Error("configuration not taken up: the old one stays in force", "faults", faults(err))
 		}
-		c.metrics.reloadOK.Set(0)
+		c.metrics.ReloadOK.Set(0)
 		return err
 	}
 	if c.reloadFault.Swap(nil) != nil {
 		c.log.Info("the configuration is right again: it is in force")
 	}
-	c.metrics.reloadOK.Set(1)
-	c.metrics.reloads.Inc()
+	c.metrics.ReloadOK.Set(1)
+	c.metrics.Reloads.Inc()
 	waiting := c.restart.Swap(&restart)
 	changed = append(changed, fileChanges(old, next)...)
 	if asked || len(changed) > 0 {
@@ -182,7 +183,7 @@ func (p *Peer) takeUp(old, next *rules) error {
 			return fmt.Errorf("mesh.keyring: %w", err)
 		}
 	}
-	p.metrics.startAtZero(next.cfg.Policy)
+	p.metrics.StartAtZero(next.cfg.Policy)
 	p.rules.Store(next)
 	p.fleet.Set(next.cfg.Replicas, time.Now())
 	p.log.SetLevel(hclog.LevelFromString(next.cfg.Log.Level))

@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/banyan-llm/banyan/router/access"
+	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
 
 // told is a configuration that a test changes while a peer follows it.
@@ -129,7 +131,7 @@ func TestABadConfigurationChangesNothing(t *testing.T) {
 	if p.rules.Load() != before || p.fleet.Get("a") == nil {
 		t.Error("something changed")
 	}
-	if n := counterValue(p.metrics.reloadFailures); n != 3 {
+	if n := metrics.Count(p.metrics.ReloadFailures); n != 3 {
 		t.Errorf("%d failures are counted", n)
 	}
 	s.change(func(c *Config) { *c = *before.told }, errors.New("banyan.yaml is empty"))
@@ -252,5 +254,29 @@ func TestCredentialsComeFromWhereTheConfigurationSays(t *testing.T) {
 		if text := fmt.Sprint(faults); len(faults) != 1 || !strings.Contains(text, "replicas[0]."+want) || strings.Contains(text, "hush") {
 			t.Errorf("%s: %v", want, faults)
 		}
+	}
+}
+
+// A faulty file is said to be faulty once, and to be right again once.
+func TestAMendedConfigurationIsTold(t *testing.T) {
+	p, s, log := followingPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{Name: "a", URL: "http://a:1"}} })
+	s.change(func(*Config) {}, errors.New("a: no such key (line 1)"))
+	for range 3 {
+		if p.rules.reload(false) == nil {
+			t.Fatal("taken up")
+		}
+	}
+	var out strings.Builder
+	if err := p.Status().WriteChecks(&out, console.Look{}); err != nil || !strings.Contains(out.String(), "× a changed configuration was not taken up") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+	s.change(func(*Config) {}, nil)
+	for range 2 {
+		if err := p.rules.reload(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := log.String(); strings.Count(text, "not taken up") != 1 || strings.Count(text, "right again") != 1 {
+		t.Errorf("%s", text)
 	}
 }

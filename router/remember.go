@@ -17,9 +17,11 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/requests"
 )
 
@@ -34,14 +36,14 @@ type journal struct {
 	name      string
 	mesh      *link
 	directory *directory
-	usage     *usage
+	usage     *metrics.Usage
 	log       hclog.Logger
 	book      *requests.Book
 	access    *requests.Log
 	stdout    io.Writer     // nil: nobody's
 	lostLines uint64        // of the access log, as last told; of keepHouse's goroutine
 	arrived   atomic.Uint64 // requests
-	rate      rateMeter     // of them
+	rate      report.Rate   // of them
 }
 
 // mintID names a request.
@@ -97,11 +99,11 @@ func (j *journal) ended(call *proxy.Call, end proxy.End) {
 		case end.Code != "":
 			r.Error = end.Code
 		}
-		model := otherLabel
+		model := metrics.Other
 		if r.Model != "" && j.directory.modelReplicas(r.Model).known {
 			model = r.Model
 		}
-		j.usage.observeRequest(r, model, time.Now())
+		j.usage.ObserveRequest(r, model, time.Now())
 		notable = r.Notable(cfg.Slow)
 		if cfg.Wants(r) {
 			j.access.Add(r)

@@ -1,38 +1,18 @@
 package router
 
 import (
-	"fmt"
-	"strings"
-
-	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/report"
 )
 
-// roleProblems says which roles are missing where prefill and decode are kept
-// apart, and which are of no use where they are not.
-func roleProblems(mode string, on bool, replicas []*fleet.Replica) (out []console.Problem) {
-	has := map[string][]string{}
+// listOf is who is listed, and how prefill and decode are kept apart.
+func listOf(rules *inForce, replicas []*fleet.Replica) *report.Fleet {
+	cfg := &rules.config().Routing.Disagg
+	out := &report.Fleet{Mode: cfg.Mode, Apart: cfg.On()}
 	for _, r := range replicas {
-		if r.Spec.Kind == fleet.KindReplica {
-			has[r.Spec.Role] = append(has[r.Spec.Role], r.Name())
-		}
-	}
-	var missing []string
-	for _, role := range []string{"prefill", "decode"} {
-		if len(has[role]) == 0 {
-			missing = append(missing, "role: "+role)
-		}
-	}
-	switch {
-	case on && len(missing) > 0 && len(replicas) > 0:
-		out = append(out, console.Problem{
-			Text: fmt.Sprintf("routing.disaggregate.mode is %s and no replica has %s", mode, strings.Join(missing, " nor ")),
-			Help: "Every request is served whole: give replicas these roles, or set the mode to off",
-		})
-	case !on && len(has["decode"]) > 0:
-		out = append(out, console.Problem{
-			Text: "no requests go to replicas of role: decode while routing.disaggregate.mode is off: " + listed(has["decode"]),
-			Help: "Set the mode to threshold or conditional, or leave the role out",
+		out.Listed = append(out.Listed, report.Listed{
+			Name: r.Name(), URL: r.Spec.URL, Role: r.Spec.Role, Serves: r.Spec.Kind == fleet.KindReplica,
+			Rank: r.Spec.Rank, Ranks: r.Spec.Ranks, Told: r.Facts().Ranks, OneOfMany: r.OneOfMany(), EventRank: -1,
 		})
 	}
 	return out
@@ -53,11 +33,10 @@ func rolesUp(replicas []*fleet.Replica) map[string]int {
 // tellRoles logs at the start what is missing, where the configuration alone
 // says who the replicas are.
 func (c *census) tellRoles() {
-	cfg := c.rules.config()
 	if len(c.discovery) > 0 {
 		return
 	}
-	for _, q := range roleProblems(cfg.Routing.Disagg.Mode, cfg.Routing.Disagg.On(), c.fleet.List()) {
+	for _, q := range listOf(c.rules, c.fleet.List()).RoleProblems() {
 		c.log.Warn(q.Text, "cure", q.Help)
 	}
 }

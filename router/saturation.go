@@ -5,19 +5,16 @@ import (
 
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
 )
-
-// pool is what an autoscaler makes larger: the replicas of one role that serve
-// one model.
-type pool struct{ model, role string }
 
 // saturation is how full each pool is, 0 to 1, for autoscalers: the mean over
 // the replicas that may get requests of the fullest of KV cache, requests
 // against admission.replica_limit, and 1 where the engine itself has a queue. A
 // pool without such a replica is full. Numbers too old say nothing.
-func (c *capacity) saturation(now time.Time) map[pool]float64 {
+func (c *capacity) saturation(now time.Time) map[metrics.Pool]float64 {
 	scrapes, limit := c.loads.Scrapes(), c.rules.config().Admission.ReplicaLimit
-	sum, n := map[pool]float64{}, map[pool]int{}
+	sum, n := map[metrics.Pool]float64{}, map[metrics.Pool]int{}
 	for _, r := range c.fleet.List() {
 		if r.Spec.Kind != fleet.KindReplica {
 			continue
@@ -35,10 +32,10 @@ func (c *capacity) saturation(now time.Time) map[pool]float64 {
 		}
 		usable := r.Up() && !c.loads.Draining(r.Stream)
 		for i, m := range r.Models() {
-			if i == maxModelSeries {
+			if i == metrics.MaxModels {
 				break
 			}
-			k := pool{label(m.ID), r.Spec.Role}
+			k := metrics.Pool{Model: metrics.Label(m.ID), Role: r.Spec.Role}
 			if sum[k] += 0; usable {
 				sum[k], n[k] = sum[k]+min(max(full, 0), 1), n[k]+1
 			}

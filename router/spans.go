@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"io"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,15 +10,8 @@ import (
 
 	"github.com/banyan-llm/banyan/router/policy"
 	"github.com/banyan-llm/banyan/router/proxy"
+	"github.com/banyan-llm/banyan/router/tracing"
 )
-
-// tracer makes the spans of legs; nil while tracing is off.
-func (p *pairs) tracer() trace.Tracer {
-	if p.tracing == nil {
-		return nil
-	}
-	return p.tracing.Tracer()
-}
 
 // tracePick notes a decision on the span it is part of.
 func tracePick(ctx context.Context, t *ticket, candidates int, view *policy.View) {
@@ -45,55 +37,27 @@ func tracePick(ctx context.Context, t *ticket, candidates int, view *policy.View
 	}
 }
 
-// legSpan is the span of one leg of a try; nil while tracing is off, and then
-// nothing is done.
-type legSpan struct{ span trace.Span }
-
-// traceLeg begins the span of a leg and names it to the replica.
-func (p *pairs) traceLeg(req *http.Request, name, replica string) (*http.Request, *legSpan) {
-	tracer := p.tracer()
-	if tracer == nil {
-		return req, nil
+// traceLegs makes the spans of legs; nil while tracing is off.
+func traceLegs(t *tracing.Tracing) func(req *http.Request, leg, replica string) (*http.Request, func(status int, err error)) {
+	if t == nil {
+		return nil
 	}
-	ctx, span := tracer.Start(req.Context(), name, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(attribute.String("banyan.replica", replica)))
-	req = req.WithContext(ctx)
-	proxy.Inject(ctx, req.Header)
-	return req, &legSpan{span}
+	return func(req *http.Request, leg, replica string) (*http.Request, func(status int, err error)) {
+		ctx, span := t.Tracer().Start(req.Context(), leg, trace.WithSpanKind(trace.SpanKindClient),
+			trace.WithAttributes(attribute.String("banyan.replica", replica)))
+		req = req.WithContext(ctx)
+		proxy.Inject(ctx, req.Header)
+		return req, func(status int, err error) { endLeg(span, status, err) }
+	}
 }
 
-// end ends it with the answer's header, or why there is none.
-func (l *legSpan) end(res *http.Response, err error) {
-	if l == nil {
-		return
+// endLeg ends the span of a leg with the answer's status, or why there is none.
+func endLeg(span trace.Span, status int, err error) {
+	if status != 0 {
+		span.SetAttributes(attribute.Int("http.response.status_code", status))
 	}
-	if res != nil {
-		l.span.SetAttributes(attribute.Int("http.response.status_code", res.StatusCode))
+	if err != nil || status >= 500 {
+		span.SetStatus(codes.Error, "")
 	}
-	if err != nil || res != nil && res.StatusCode >= 500 {
-		l.span.SetStatus(codes.Error, "")
-	}
-	l.span.End()
-}
-
-// with ends it when the answer's body is closed.
-func (l *legSpan) with(res *http.Response, err error) (*http.Response, error) {
-	if l == nil || err != nil {
-		l.end(res, err)
-		return res, err
-	}
-	res.Body = &spanBody{res.Body, l, res}
-	return res, nil
-}
-
-type spanBody struct {
-	io.ReadCloser
-	leg *legSpan
-	res *http.Response
-}
-
-func (b *spanBody) Close() error {
-	err := b.ReadCloser.Close()
-	b.leg.end(b.res, nil)
-	return err
+	span.End()
 }

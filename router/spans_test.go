@@ -102,7 +102,7 @@ func traced(t *testing.T, engine string, prefill, decode http.HandlerFunc, edit 
 	res.Body.Close()
 	d.idle()
 	d.front.Close()
-	d.peer.path.pairs.running.wg.Wait() // legs that outlive their answers: every span has ended
+	d.peer.path.pairs.legs.Stop() // legs that outlive their answers: every span has ended
 	if err := d.peer.tracing.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,25 +7,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
 	"github.com/banyan-llm/banyan/gossip/mesh"
-	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/index"
 	"github.com/banyan-llm/banyan/router/load"
+	"github.com/banyan-llm/banyan/router/metrics"
+	"github.com/banyan-llm/banyan/router/report"
 	"github.com/banyan-llm/banyan/router/token"
 )
 
-// staleViewMs is the view age an operator should hear of.
-const staleViewMs = 2000
-
-// report makes the status document.
-type report struct {
+// statusReport makes the status document.
+type statusReport struct {
 	self
 	rules     *inForce
 	clock     clock
@@ -38,11 +33,11 @@ type report struct {
 	journal   *journal
 	readiness *readiness
 	front     *front
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	replicas  *replicaReport
 	prefixes  *prefixUse
 	page      *page
-	recent    recent
+	recent    report.LastMinute
 }
 
 // replicaReport tells of each replica and of its events.
@@ -55,13 +50,13 @@ type replicaReport struct {
 	tokens  *token.Tokenizer
 	ingest  *follower
 	census  *census
-	metrics *metrics
+	metrics *metrics.Metrics
 }
 
 // Status is what this peer knows, for people and scripts.
 func (p *Peer) Status() *console.Status { return p.report.statusWith(p.report.prefixes.top(20)) }
 
-func (rep *report) statusWith(prefixes []console.Prefix) *console.Status {
+func (rep *statusReport) statusWith(prefixes []console.Prefix) *console.Status {
 	now := time.Now()
 	ready, why := rep.readiness.ready()
 	s := &console.Status{
@@ -74,19 +69,13 @@ func (rep *report) statusWith(prefixes []console.Prefix) *console.Status {
 	s.Requests = rep.requestStatus(now)
 	s.Disagg, s.Queue = rep.disaggStatus(), rep.queueStatus()
 	s.Config = rep.rules.configStatus()
-	s.Problems = append(s.Problems, problems(s)...)
-	s.Problems = append(s.Problems, queueProblems(s.Queue)...)
-	s.Problems = append(s.Problems, rep.replicas.fleetProblems()...)
 	s.Keys = rep.path.prompts.keyStatus(rep.tokens.Modes())
-	s.Problems = append(s.Problems, keyProblems(s.Keys)...)
-	s.Notes = append(s.Notes, notes(s)...)
-	s.Notes = append(s.Notes, crowdedNotes(s.Queue.WorkingSet)...)
-	s.Judge()
+	report.Complete(s, rep.replicas.listed(now))
 	return s
 }
 
 // peerStatus lists this peer first, then the members by name.
-func (rep *report) peerStatus(ready bool) []console.Peer {
+func (rep *statusReport) peerStatus(ready bool) []console.Peer {
 	vitals := rep.loads.Vitals()
 	ages := map[crdt.PeerID]gossip.PeerInfo{}
 	if v := rep.path.view.ages.Load(); v != nil {
@@ -162,7 +151,7 @@ func (rep *replicaReport) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes ma
 	for _, m := range r.Models() {
 		q.Models = append(q.Models, m.ID)
 		if q.Tokenizer == "" {
-			q.Tokenizer = modeOf(modes, m.ID)
+			q.Tokenizer = report.KeyScheme(modes, m.ID)
 		}
 	}
 	if s, ok := scrapes[r.Stream]; ok && load.Fresh(&s, now.UnixMilli(), 5*load.ScrapeFreshMs) {
@@ -175,7 +164,7 @@ func (rep *replicaReport) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes ma
 		q.Cached = &ratio
 	}
 	var ttft time.Duration
-	if q.Tries, q.Failed, ttft = rep.metrics.usage.lately(r.Name(), now); ttft > 0 {
+	if q.Tries, q.Failed, ttft = rep.metrics.Usage.Lately(r.Name(), now); ttft > 0 {
 		q.TTFTMs = new(1000 * ttft.Seconds())
 	}
 	q.Stream, q.Cure = rep.streamStatus(r, d), cure
@@ -208,12 +197,12 @@ func (rep *replicaReport) streamStatus(r *fleet.Replica, d crdt.Digest) console.
 	c := d.Context
 	s.Epoch, s.Anchor, s.Floor, s.Lost = c.Epoch, c.Anchor, c.Floor, len(c.Voids)+len(c.Lost)
 	s.Holes = len(rep.index.Holes(r.Stream))
-	s.Facts, s.Linked, s.Digest = d.Base.Count, d.Base.Linked, digestText(&d)
+	s.Facts, s.Linked, s.Digest = d.Base.Count, d.Base.Linked, report.Digest(&d)
 	if rep.index.Quarantined(r.Stream) {
 		s.State, s.Detail = "quarantined", "its numbering restarts again and again; two processes behind one URL look like that"
 	}
 	if f, ok := rep.index.Full(r.Stream); ok {
-		s.State, s.Detail = "unusable", fullDetail(&f)
+		s.State, s.Detail = "unusable", report.Unusable(&f)
 	}
 	if ago, ok := rep.index.Ref(r.Stream).SinceSlot(rep.clock.ms(time.Now())); ok {
 		s.LastEventMs = &ago
@@ -221,28 +210,7 @@ func (rep *replicaReport) streamStatus(r *fleet.Replica, d crdt.Digest) console.
 	return s
 }
 
-// digestText writes context and facts in 16 hex digits: equal on converged
-// peers. Keys are left out: equal facts may be linked later here than there.
-func digestText(d *crdt.Digest) string {
-	h := uint64(14695981039346656037)
-	add := func(words ...uint64) {
-		for _, w := range words {
-			h = (h ^ w) * 1099511628211
-			h ^= h >> 29
-		}
-	}
-	c := &d.Context
-	add(c.Epoch, c.Anchor, c.Floor, uint64(len(c.Voids)), uint64(len(c.Above)), uint64(len(c.Lost)))
-	for _, spans := range [][]crdt.Span{c.Voids, c.Above, c.Lost} {
-		for _, sp := range spans {
-			add(sp.From, sp.To)
-		}
-	}
-	add(d.Base.Count, d.Base.Facts)
-	return fmt.Sprintf("%016x", h)
-}
-
-func (rep *report) meshStatus() console.Mesh {
+func (rep *statusReport) meshStatus() console.Mesh {
 	m := console.Mesh{BytesIn: map[string]uint64{}, BytesOut: map[string]uint64{}, Snapshots: map[string]uint64{}, Peers: 1}
 	if v := rep.path.view.ages.Load(); v != nil {
 		m.Peers = v.Peers
@@ -261,41 +229,16 @@ func (rep *report) meshStatus() console.Mesh {
 	}
 	m.Quarantined = rep.index.Stats().Quarantined
 	m.Unjoined = rep.mesh.unjoined()
-	m.PropagationMs = quantiles(rep.metrics.propagation)
+	m.PropagationMs = report.Quantiles(metrics.Histogram(rep.metrics.Propagation))
 	return m
 }
 
-// quantiles reads p50 and p99 in ms off a histogram of seconds.
-func quantiles(of prometheus.Histogram) console.Quantiles { return quantilesOf(readHistogram(of)) }
-
-func quantilesOf(h *dto.Histogram) console.Quantiles {
-	q := console.Quantiles{Count: h.GetSampleCount()}
-	if q.Count == 0 {
-		return q
-	}
-	at := func(share float64) *float64 {
-		want := share * float64(q.Count)
-		low, below := 0.0, 0.0
-		for _, b := range h.GetBucket() {
-			if n := float64(b.GetCumulativeCount()); n >= want && n > below {
-				ms := 1000 * (low + (b.GetUpperBound()-low)*(want-below)/(n-below))
-				return &ms
-			}
-			low, below = b.GetUpperBound(), float64(b.GetCumulativeCount())
-		}
-		ms := 1000 * low
-		return &ms
-	}
-	q.P50, q.P99 = at(.5), at(.99)
-	return q
-}
-
-func (rep *report) requestStatus(now time.Time) console.Requests {
+func (rep *statusReport) requestStatus(now time.Time) console.Requests {
 	m := rep.metrics
 	return console.Requests{
-		Total: m.total.Load(), Failed: m.failed.Load(), PromptTokens: counterValue(m.prompt), MatchedTokens: counterValue(m.matched),
-		CachedTokens: counterValue(m.cached), Rate: rep.journal.rate.perSecond(now, rep.journal.arrived.Load()),
-		TTFTMs: quantiles(m.ttft), AddedMs: quantiles(m.overhead), Recent: rep.recent.since(now, m),
+		Total: m.Total.Load(), Failed: m.Failed.Load(), PromptTokens: metrics.Count(m.Prompt), MatchedTokens: metrics.Count(m.Matched),
+		CachedTokens: metrics.Count(m.Cached), Rate: rep.journal.rate.PerSecond(now, rep.journal.arrived.Load()),
+		TTFTMs: report.Quantiles(metrics.Histogram(m.TTFT)), AddedMs: report.Quantiles(metrics.Histogram(m.Overhead)), Recent: rep.recent.Since(now),
 	}
 }
 
@@ -307,124 +250,6 @@ func (c *inForce) configStatus() console.Config {
 	}
 	if waiting := c.restart.Load(); waiting != nil {
 		out.Restart = append(out.Restart, *waiting...)
-	}
-	return out
-}
-
-// top lists the most shared prefixes with the names of their holders.
-func (u *prefixUse) top(n int) []console.Prefix {
-	names := map[crdt.StreamID]string{}
-	for _, r := range u.fleet.List() {
-		names[r.Stream] = r.Name()
-	}
-	out := []console.Prefix{}
-	top := u.index.Top(n)
-	hits, roots, of := u.hits.count(top)
-	for i, t := range top {
-		q := console.Prefix{
-			Key: keyText(t.Key), Parent: keyText(t.Parent), Tokens: t.Depth * u.rules.config().Grid, Blocks: t.Blocks,
-		}
-		q.Model, q.Tenant = u.roots.find(roots[i])
-		if t.Under != 0 {
-			q.Under = keyText(t.Under)
-		}
-		if of > 0 {
-			share := float64(hits[i]) / float64(of)
-			q.HitShare = &share
-		}
-		for _, id := range t.Holders {
-			if name, ok := names[id]; ok {
-				q.Holders = append(q.Holders, name)
-			}
-		}
-		if len(q.Holders) > 0 {
-			out = append(out, q)
-		}
-	}
-	return out
-}
-
-func keyText(k radix.Key) string { return fmt.Sprintf("%016x", uint64(k)) }
-
-// unheardCure says what to do about events that cannot be heard, by what the
-// last attempt ended with.
-func unheardCure(why string) string {
-	const until = "Its cache is guessed from the traffic sent there until then"
-	if strings.Contains(why, "ROUTER") {
-		return "events: names the engine's replay port: swap events: and replay:. " + until
-	}
-	return "Set events: to the address where the engine publishes (vLLM: endpoint in --kv-events-config, its * is the replica's host) " +
-		"and open that port to all peers, or leave events: out if the engine tells it. " + until
-}
-
-func dashed(s string) string {
-	if s == "" {
-		return "no connection"
-	}
-	return s
-}
-
-// problems says what an operator should look at, with a cure each.
-func problems(s *console.Status) []console.Problem {
-	var out []console.Problem
-	add := func(help, text string, args ...any) {
-		out = append(out, console.Problem{Text: fmt.Sprintf(text, args...), Help: help})
-	}
-	switch {
-	case s.Draining:
-		add("It takes no new requests and ends with its last stream, at most drain.timeout later", "This peer drains")
-	case !s.Ready:
-		add("It gets no traffic until it is", "This peer is not ready: %s", s.Reason)
-	}
-	if len(s.Replicas) == 0 {
-		add("List them under replicas: or turn discovery on", "No replica is known")
-	}
-	for _, r := range s.Replicas {
-		if r.State == "down" {
-			add(adviceFor(&r, s.Replicas, s.Disagg != nil)+", or see deploy/README.md#replica-down", "%s is down: %s", r.Name, r.Reason)
-		}
-		if r.State == "unfit" {
-			add(r.Cure, "%s gets no requests: %s", r.Name, r.Reason)
-		}
-		switch r.Stream.State {
-		case "quarantined", "unusable":
-			add("Its cache is only guessed until that is repaired", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
-		}
-		if r.Unheard() {
-			add(unheardCure(r.Stream.Detail), "Events of %s cannot be heard: %s", r.Name, dashed(r.Stream.Detail))
-		}
-	}
-	if drained, needed := console.Drained(s.Replicas); needed != nil {
-		add("Start another replica for it, or let one work again: banyan undrain "+drained[0], "Drained replicas still get all requests for %s: no other replica serves it", strings.Join(needed, ", "))
-	}
-	for _, q := range s.Peers {
-		if q.State == "failed" {
-			add("Other peers follow its event streams now. Restart it or start another at its address; if it is gone for good, it is forgotten an hour after it failed", "Peer %s failed", q.Name)
-		}
-		if q.Refused != "" {
-			add("Give all peers of the mesh the same; until then these two share neither load nor facts", "Peer %s and this one refuse each other: %s", q.Name, q.Refused)
-			continue
-		}
-		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
-			add("It is dead, or short of CPU, or the link or a clock is wrong: a dead peer is called failed within half a minute", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
-		}
-	}
-	if s.Alone() {
-		more := ""
-		if n := len(s.Mesh.Unjoined); n > 1 {
-			more = fmt.Sprintf(" (and %d more)", n-1)
-		}
-		add("It answers requests, but shares nothing with other peers: check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying",
-			"This peer is alone: it never reached a seed of mesh.join: %s%s", s.Mesh.Unjoined[0], more)
-	}
-	if s.Config.Fault != "" {
-		add("The old one stays in force; correct the file, and it is taken up at once", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
-	}
-	if s.Behind != "" {
-		add("It stays ready and routes on what it knows: look at its CPU (in a container, at its CPU limit) and at the link to the others", "This peer is behind the mesh: %s", s.Behind)
-	}
-	if s.Mesh.Divergent > 0 {
-		add("It heals by snapshot; keep both digests and report a bug", "%d streams differ between peers at equal contexts", s.Mesh.Divergent)
 	}
 	return out
 }

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/disagg"
+	"github.com/banyan-llm/banyan/router/metrics"
 	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 )
@@ -32,12 +34,12 @@ func (t *traffic) total() policy.Traffic {
 
 // advise is the prefill:decode ratio for the traffic so far, by the mean of
 // what was learned of the replicas' rates.
-func (rep *report) advise() (ratio float64, ok bool) {
+func (rep *statusReport) advise() (ratio float64, ok bool) {
 	return rep.rules.config().Routing.Disagg.Advise(rep.path.traffic.total(), rep.loads.TypicalRates())
 }
 
 // disaggStatus says how the pools are used; nil while disaggregation is off.
-func (rep *report) disaggStatus() *console.Disagg {
+func (rep *statusReport) disaggStatus() *console.Disagg {
 	cfg := &rep.rules.config().Routing.Disagg
 	if !cfg.On() {
 		return nil
@@ -52,16 +54,16 @@ func (rep *report) disaggStatus() *console.Disagg {
 			s.Decode++
 		}
 	}
-	for _, why := range splitReasons {
-		n := counterValue(rep.metrics.splits.WithLabelValues(string(why)))
+	for _, why := range metrics.Splits {
+		n := metrics.Count(rep.metrics.Splits.WithLabelValues(string(why)))
 		if why == policy.SplitRemote || why == policy.SplitOnly {
 			s.Pairs += n
 		} else {
 			s.Whole += n
 		}
 	}
-	for _, how := range []leg{legFailed, legTimeout} {
-		s.Failed += counterValue(rep.metrics.legs.WithLabelValues(string(how)))
+	for _, how := range []disagg.Outcome{disagg.Failed, disagg.Timeout} {
+		s.Failed += metrics.Count(rep.metrics.Legs.WithLabelValues(string(how)))
 	}
 	if t := rep.path.traffic.total(); t.Requests > 0 {
 		s.Input, s.Cached, s.Output = t.Input/t.Requests, t.Cached/t.Requests, t.Output/t.Requests

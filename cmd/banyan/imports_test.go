@@ -42,9 +42,11 @@ var allowed = map[string][]string{
 	"router/requests":        {},
 	"router/access":          {"router/openai", "router/proxy"},
 	"router/console":         {"router/requests"},
+	"router/metrics":         {"gossip", "router/index", "router/policy", "router/pick", "router/token", "router/disagg", "router/proxy", "router/tracing", "router/requests", "router/access", "router/report"},
+	"router/report":          {"crdt", "radix", "router/index", "router/token", "router/workingset", "router/requests", "router/console"},
 	"router": {
 		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/workingset", "router/ingest", "router/kvevents", "router/kvevents/follow",
-		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing", "router/requests", "router/access", "deploy",
+		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing", "router/requests", "router/access", "router/report", "router/metrics", "deploy",
 	},
 	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/admission", "router/workingset", "router/ingest", "router/fleet", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
@@ -59,7 +61,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/admission", "router/workingset", "simulation/replica"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/admission", "router/workingset", "router/report", "simulation/replica"}
 
 type listed struct {
 	ImportPath string

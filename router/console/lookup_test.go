@@ -58,7 +58,7 @@ func TestTheRunbookHasEveryPlaceThatIsNamed(t *testing.T) {
 		}
 	}
 	n := 0
-	for _, file := range []string{"../../deploy/prometheus/banyan.rules.yml", "../status.go", "../notes.go"} {
+	for _, file := range []string{"../../deploy/prometheus/banyan.rules.yml", "../report/problems.go", "../report/notes.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

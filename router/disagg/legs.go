@@ -1,91 +1,87 @@
 package disagg
 
 import (
-	"encoding/json"
-	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/router/openai"
 )
 
-// MaxAnswerBytes bounds the answer of a prefill leg. The
-// block ids of a million-token prompt take under 1 MB; streams take more.
-const MaxAnswerBytes = 16 << 20
+// Outcome is how a prefill leg ended; a closed list, used as a metric label.
+type Outcome string
 
-// Suits reports whether two replicas can share a request: one prompt, one
-// choice, output after the first token, and nothing about the prompt's own
-// tokens in the answer, which only the first replica computes.
-func Suits(r *openai.Request) bool {
-	switch {
-	case r.Endpoint != openai.Chat && r.Endpoint != openai.Completions:
-		return false
-	case r.N != 1 || r.MaxTokens == 1 || r.Endpoint == openai.Completions && r.Prompt.Count != 1:
-		return false
+// Outcomes of prefill legs.
+const (
+	Answered Outcome = "answered"
+	Refused  Outcome = "refused" // 400-451: the client is told
+	Failed   Outcome = "failed"  // no whole answer, or another status
+	Timeout  Outcome = "timeout"
+	Left     Outcome = "left" // the client went away
+)
+
+// Outcomes are all of them.
+var Outcomes = []Outcome{Answered, Refused, Failed, Timeout, Left}
+
+// Server is one replica of a pair.
+type Server struct {
+	Name, URL string
+	Engine    string            // vllm, sglang or trtllm
+	Header    http.Header       // what only this replica is told: credentials, rank
+	Labels    map[string]string // bootstrap_port, disagg_request_id
+
+	Ranked      bool // one data-parallel rank of several behind its URL
+	Rank, Ranks int
+}
+
+// Try is one try of a request at two replicas.
+type Try struct {
+	Request         *http.Request   // as it goes to the decode replica; its context ends the try
+	Body            *openai.Request // the request's body
+	Prefill, Decode Server
+	Book            Book
+}
+
+// Book is told what becomes of a try. All but Ended are called by whoever sends
+// the try or reads its answer.
+type Book interface {
+	// Ended is called once a try, when its prefill leg is over (I4). It may be
+	// called by another goroutine, and after the end of the answer.
+	Ended(how Outcome, usage openai.Usage, at time.Time)
+	// FellBack is called when the prefill replica failed and the decode replica
+	// is about to be asked for the whole of the request.
+	FellBack(why error, at time.Time)
+	// AtPrefill is called when the prefill replica is the one that answers the
+	// client, or the one not to try again.
+	AtPrefill()
+	// PrefillBroke is called when the try's error is the prefill leg's, or came
+	// while that leg alone was under way.
+	PrefillBroke()
+}
+
+// Legs sends the tries that a prefill and a decode replica share. Many
+// goroutines may use it.
+type Legs struct {
+	Transport http.RoundTripper
+	Timeout   func() time.Duration // of a prefill leg, asked at its start
+	Log       hclog.Logger
+	// Trace begins the span of a leg and names it to the replica; what it
+	// returns ends the span, with the answer's status, 0 if there is none. Nil:
+	// no spans.
+	Trace func(req *http.Request, leg, replica string) (*http.Request, func(status int, err error))
+
+	running running // prefill legs that may outlive their answers
+}
+
+// Send makes the try. The answer is the one that the client reads.
+func (l *Legs) Send(t *Try) (*http.Response, error) {
+	if t.Prefill.Engine == "sglang" {
+		return l.atOnce(t)
 	}
-	for name, harmless := range telling {
-		if v := r.Get(name); v != nil && string(v) != "null" && string(v) != harmless {
-			return false
-		}
-	}
-	return true
+	return l.inTurn(t)
 }
 
-// telling are fields that ask for more than the tokens after the prompt, with
-// the value that does not.
-var telling = map[string]string{
-	"best_of": "1", "echo": "false", "prompt_logprobs": "0", "use_beam_search": "false", "return_hidden_states": "false",
-	"prompt_embeds": "null",
-}
-
-// Answer is what a prefill leg's answer says for the decode leg.
-type Answer struct {
-	Transfer []byte // raw JSON for the decode leg; nil: nothing to fetch, it computes the prompt itself
-	Prompt   []byte // raw JSON: the prompt's token ids, where the decode leg needs them
-	Over     bool   // generation has ended: this answer is the client's
-	Finish   string
-	Usage    openai.Usage
-}
-
-// wire is an answer as far as it is read.
-type wire struct {
-	Params  json.RawMessage `json:"kv_transfer_params"`
-	Choices []struct {
-		Finish *string         `json:"finish_reason"`
-		Disagg json.RawMessage `json:"disaggregated_params"`
-	} `json:"choices"`
-	PromptIDs json.RawMessage `json:"prompt_token_ids"`
-}
-
-func readWire(body []byte) (wire, Answer, error) {
-	var w wire
-	if err := json.Unmarshal(body, &w); err != nil {
-		return w, Answer{}, fmt.Errorf("read the prefill answer: %w", err)
-	}
-	a := Answer{Usage: openai.ParseUsage(body)}
-	if len(w.Choices) > 0 && w.Choices[0].Finish != nil {
-		a.Finish = *w.Choices[0].Finish
-	}
-	return w, a, nil
-}
-
-// filled returns raw JSON that says something: nil for null, {} and [].
-func filled(raw json.RawMessage) []byte {
-	switch string(raw) {
-	case "", "null", "{}", "[]":
-		return nil
-	}
-	return raw
-}
-
-// one makes a request compute its prompt and one token, unstreamed.
-func one(r *openai.Request) *openai.Request {
-	leg := r.Clone()
-	leg.Set("stream", []byte("false"))
-	leg.Delete("stream_options")
-	leg.Set("max_tokens", []byte("1"))
-	if leg.Get("max_completion_tokens") != nil {
-		leg.Set("max_completion_tokens", []byte("1"))
-	}
-	leg.Delete("min_tokens")
-	leg.Delete("min_completion_tokens")
-	return leg
-}
+// Stop ends the prefill legs that outlive their answers, and waits for them. No
+// try may be sent any more.
+func (l *Legs) Stop() { l.running.stop() }

@@ -6,16 +6,16 @@ import "github.com/banyan-llm/banyan/router/openai"
 const remoteDecode = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,` +
 	`"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
-// NIXLPrefill is the body of the first leg.
-func NIXLPrefill(r *openai.Request) []byte {
+// nixlPrefill is the body of the first leg.
+func nixlPrefill(r *openai.Request) []byte {
 	leg := one(r)
 	leg.Set("kv_transfer_params", []byte(remoteDecode))
 	return leg.Bytes()
 }
 
-// ReadNIXL reads the answer to it. Prompts shorter than a block, and answers
+// readNIXL reads the answer to it. Prompts shorter than a block, and answers
 // that ended with their first token, have nothing to fetch.
-func ReadNIXL(body []byte) (Answer, error) {
+func readNIXL(body []byte) (prefillAnswer, error) {
 	w, a, err := readWire(body)
 	if err == nil {
 		a.Transfer = filled(w.Params)
@@ -23,14 +23,28 @@ func ReadNIXL(body []byte) (Answer, error) {
 	return a, err
 }
 
-// NIXLDecode is the body of the second leg: the client's, and where the blocks
+// nixlDecode is the body of the second leg: the client's, and where the blocks
 // lie (I2). vLLM holds them for a lease of about 30 s from the first answer,
 // so it must go out at once.
-func NIXLDecode(r *openai.Request, a Answer) []byte {
+func nixlDecode(r *openai.Request, a prefillAnswer) []byte {
 	if a.Transfer == nil {
 		return r.Bytes()
 	}
 	leg := r.Clone()
 	leg.Set("kv_transfer_params", a.Transfer)
 	return leg.Bytes()
+}
+
+// one makes a request compute its prompt and one token, unstreamed.
+func one(r *openai.Request) *openai.Request {
+	leg := r.Clone()
+	leg.Set("stream", []byte("false"))
+	leg.Delete("stream_options")
+	leg.Set("max_tokens", []byte("1"))
+	if leg.Get("max_completion_tokens") != nil {
+		leg.Set("max_completion_tokens", []byte("1"))
+	}
+	leg.Delete("min_tokens")
+	leg.Delete("min_completion_tokens")
+	return leg
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/banyan-llm/banyan/router/openai"
 )
 
-// BootstrapPort is where SGLang's prefill servers listen unless told otherwise.
-const BootstrapPort = 8998
+// bootstrapPort is where SGLang's prefill servers listen unless told otherwise.
+const bootstrapPort = 8998
 
-// Room draws the name under which two SGLang servers meet (I3); never 0. from
+// drawRoom draws the name under which two SGLang servers meet (I3); never 0. from
 // is usually crypto/rand's Reader; nil is that.
-func Room(from io.Reader) (uint64, error) {
+func drawRoom(from io.Reader) (uint64, error) {
 	if from == nil {
 		from = rand.Reader
 	}
@@ -32,10 +32,10 @@ func Room(from io.Reader) (uint64, error) {
 	}
 }
 
-// RoomOfRank is a room near the drawn one that belongs to a data-parallel rank
+// roomOfRank is a room near the drawn one that belongs to a data-parallel rank
 // of the prefill server: releases that are not told the rank work it out as
 // the room modulo the ranks.
-func RoomOfRank(room uint64, rank, ranks int) uint64 {
+func roomOfRank(room uint64, rank, ranks int) uint64 {
 	if ranks < 2 || rank < 0 || rank >= ranks {
 		return room
 	}
@@ -46,10 +46,10 @@ func RoomOfRank(room uint64, rank, ranks int) uint64 {
 	return room
 }
 
-// SGLangBoth is the body that both legs get, at the same time: the client's,
+// sglangBoth is the body that both legs get, at the same time: the client's,
 // and where and in which room the prefill server waits. host is its name or
 // address without brackets.
-func SGLangBoth(r *openai.Request, host string, port int, room uint64) []byte {
+func sglangBoth(r *openai.Request, host string, port int, room uint64) []byte {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
@@ -64,8 +64,8 @@ func SGLangBoth(r *openai.Request, host string, port int, room uint64) []byte {
 	return leg.Bytes()
 }
 
-// UsageOf finds the usage of an answer, streamed or whole.
-func UsageOf(contentType string, body []byte) (u openai.Usage) {
+// usageOf finds the usage of an answer, streamed or whole.
+func usageOf(contentType string, body []byte) (u openai.Usage) {
 	if !strings.HasPrefix(contentType, "text/event-stream") {
 		return openai.ParseUsage(body)
 	}

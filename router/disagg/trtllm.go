@@ -8,10 +8,10 @@ import (
 	"github.com/banyan-llm/banyan/router/openai"
 )
 
-// TRTLLMContext is the body of the context leg. id names the request on both
-// servers, the same way as a Room does; 0 leaves it out, for releases before it
+// trtllmContext is the body of the context leg. id names the request on both
+// servers, the way a room does; 0 leaves it out, for releases before it
 // existed (0.20, 1.0), which number requests themselves.
-func TRTLLMContext(r *openai.Request, id uint64) []byte {
+func trtllmContext(r *openai.Request, id uint64) []byte {
 	leg := r.Clone()
 	leg.Set("stream", []byte("false"))
 	leg.Delete("stream_options")
@@ -23,9 +23,9 @@ func TRTLLMContext(r *openai.Request, id uint64) []byte {
 	return leg.Bytes()
 }
 
-// ReadTRTLLM reads the answer to it. Over is set when generation ended with
+// readTRTLLM reads the answer to it. Over is set when generation ended with
 // the first token: the answer is the client's then.
-func ReadTRTLLM(body []byte) (Answer, error) {
+func readTRTLLM(body []byte) (prefillAnswer, error) {
 	w, a, err := readWire(body)
 	if err != nil || len(w.Choices) == 0 {
 		return a, err
@@ -44,9 +44,9 @@ func ReadTRTLLM(body []byte) (Answer, error) {
 	return a, nil
 }
 
-// TRTLLMGeneration is the body of the generation leg: the client's, with the
+// trtllmGeneration is the body of the generation leg: the client's, with the
 // prompt as the context server cut it into tokens.
-func TRTLLMGeneration(r *openai.Request, a Answer) []byte {
+func trtllmGeneration(r *openai.Request, a prefillAnswer) []byte {
 	if a.Transfer == nil {
 		return r.Bytes()
 	}
@@ -60,9 +60,9 @@ func TRTLLMGeneration(r *openai.Request, a Answer) []byte {
 	return leg.Bytes()
 }
 
-// TRTLLMWhole is the answer of a context leg as a client may read it: without
+// trtllmWhole is the answer of a context leg as a client may read it: without
 // what is for the other server only.
-func TRTLLMWhole(body []byte) ([]byte, error) {
+func trtllmWhole(body []byte) ([]byte, error) {
 	o, err := openai.Parse(openai.Other, body)
 	if err != nil {
 		return nil, fmt.Errorf("read the context answer: %w", err)

@@ -1,4 +1,4 @@
-package router
+package report
 
 import (
 	"sync"
@@ -9,8 +9,8 @@ import (
 // steady, short enough that a pool that stopped says so.
 const rateSeconds = 5
 
-// rateMeter is how fast a counter grew in the last seconds.
-type rateMeter struct {
+// Rate is how fast a counter grew in the last seconds.
+type Rate struct {
 	mu    sync.Mutex // guards below
 	marks [rateSeconds + 1]struct {
 		at time.Time
@@ -19,16 +19,16 @@ type rateMeter struct {
 	next int
 }
 
-// mark notes the counter. It is called about once a second.
-func (m *rateMeter) mark(now time.Time, n uint64) {
+// Mark notes the counter. It is called about once a second.
+func (m *Rate) Mark(now time.Time, n uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.marks[m.next%len(m.marks)].at, m.marks[m.next%len(m.marks)].n = now, n
 	m.next++
 }
 
-// perSecond is the growth since the oldest mark; 0 before the first.
-func (m *rateMeter) perSecond(now time.Time, n uint64) float64 {
+// PerSecond is the growth since the oldest mark; 0 before the first.
+func (m *Rate) PerSecond(now time.Time, n uint64) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.next == 0 {

@@ -1,4 +1,4 @@
-package router
+package metrics
 
 import (
 	"math"
@@ -16,9 +16,9 @@ import (
 // Bounds of labels that grow with what is served or who asks; the rest are
 // "other".
 const (
-	maxModelSeries = 256
-	maxUsageSeries = 256 // pairs of key and tenant
-	otherLabel     = "other"
+	MaxModels = 256
+	maxUsers  = 256 // pairs of key and tenant
+	Other     = "other"
 )
 
 // outcome is how a try or an answer ended; a closed list, used as a label.
@@ -54,15 +54,15 @@ func (o outcome) failure() bool {
 // kinds are those of tokens.
 var kinds = [3]string{"prompt", "cached", "output"}
 
-// counted are the series of one replica, model, or pair of key and tenant.
-type counted struct {
+// Series are the series of one replica, model, or pair of key and tenant.
+type Series struct {
 	outcomes map[outcome]prometheus.Counter
 	ttft     prometheus.Observer // nil: not measured
 	tokens   [3]prometheus.Counter
 	lately   lately
 }
 
-func (c *counted) count(o outcome, ttft time.Duration, now time.Time) {
+func (c *Series) count(o outcome, ttft time.Duration, now time.Time) {
 	if counter := c.outcomes[o]; counter != nil {
 		counter.Inc()
 	}
@@ -72,7 +72,8 @@ func (c *counted) count(o outcome, ttft time.Duration, now time.Time) {
 	c.lately.add(now, o.failure(), ttft)
 }
 
-func (c *counted) addTokens(prompt, cached, output int) {
+// AddTokens counts what an answer reported.
+func (c *Series) AddTokens(prompt, cached, output int) {
 	for i, n := range [3]int{prompt, cached, output} {
 		if n > 0 {
 			c.tokens[i].Add(float64(n))
@@ -80,20 +81,20 @@ func (c *counted) addTokens(prompt, cached, output int) {
 	}
 }
 
-// usage names who caused what: metrics by replica, by model, and by key and
+// Usage names who caused what: metrics by replica, by model, and by key and
 // tenant, each bounded.
-type usage struct {
+type Usage struct {
 	replicaRequests, modelRequests, usageRequests *prometheus.CounterVec
 	replicaTokens, modelTokens, usageTokens       *prometheus.CounterVec
 	replicaTTFT, modelTTFT                        *prometheus.HistogramVec
 
 	mu       sync.RWMutex // guards below
-	replicas map[string]*counted
-	models   map[string]*counted
-	users    map[[2]string]*counted
+	replicas map[string]*Series
+	models   map[string]*Series
+	users    map[[2]string]*Series
 }
 
-func newUsage(reg prometheus.Registerer) *usage {
+func newUsage(reg prometheus.Registerer) *Usage {
 	f := promauto.With(reg)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -101,7 +102,7 @@ func newUsage(reg prometheus.Registerer) *usage {
 	histogram := func(name, help, label string) *prometheus.HistogramVec {
 		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(.01, 2.5, 10)}, []string{label})
 	}
-	return &usage{
+	return &Usage{
 		replicaRequests: counter("banyan_replica_requests_total", "Tries at a replica, by how they ended.", "replica", "outcome"),
 		replicaTokens:   counter("banyan_replica_tokens_total", "Tokens that a replica reported: prompt, of those cached, output.", "replica", "kind"),
 		replicaTTFT:     histogram("banyan_replica_ttft_seconds", "Time from the dispatch to a replica to its first token.", "replica"),
@@ -110,12 +111,12 @@ func newUsage(reg prometheus.Registerer) *usage {
 		modelTTFT:       histogram("banyan_model_ttft_seconds", "Time from the request to its first token, queue and retries included.", "model"),
 		usageRequests:   counter("banyan_usage_requests_total", "Requests by client key and tenant. Pairs beyond the first 256 are other.", "key", "tenant"),
 		usageTokens:     counter("banyan_usage_tokens_total", "Tokens by client key and tenant, as engines reported: prompt, of those cached, output.", "key", "tenant", "kind"),
-		replicas:        map[string]*counted{}, models: map[string]*counted{}, users: map[[2]string]*counted{},
+		replicas:        map[string]*Series{}, models: map[string]*Series{}, users: map[[2]string]*Series{},
 	}
 }
 
 // known is of[key], made on first use while there are less than most.
-func known[K comparable](u *usage, of map[K]*counted, key, other K, most int, start func(K) *counted) *counted {
+func known[K comparable](u *Usage, of map[K]*Series, key, other K, most int, start func(K) *Series) *Series {
 	u.mu.RLock()
 	c := of[key]
 	u.mu.RUnlock()
@@ -134,21 +135,22 @@ func known[K comparable](u *usage, of map[K]*counted, key, other K, most int, st
 	return c
 }
 
-func (u *usage) replica(name string) *counted {
-	return known(u, u.replicas, name, name, math.MaxInt, func(name string) *counted {
+// Replica is the series of a replica, made on first use.
+func (u *Usage) Replica(name string) *Series {
+	return known(u, u.replicas, name, name, math.MaxInt, func(name string) *Series {
 		return counting(name, tryOutcomes, u.replicaRequests, u.replicaTokens, u.replicaTTFT)
 	})
 }
 
-func (u *usage) model(name string) *counted {
-	return known(u, u.models, label(name), otherLabel, maxModelSeries, func(name string) *counted {
+func (u *Usage) model(name string) *Series {
+	return known(u, u.models, Label(name), Other, MaxModels, func(name string) *Series {
 		return counting(name, answerOutcomes, u.modelRequests, u.modelTokens, u.modelTTFT)
 	})
 }
 
 // counting makes the series of one replica or model.
-func counting(name string, outcomes []outcome, requests, tokens *prometheus.CounterVec, ttft *prometheus.HistogramVec) *counted {
-	c := &counted{outcomes: map[outcome]prometheus.Counter{}, ttft: ttft.WithLabelValues(name)}
+func counting(name string, outcomes []outcome, requests, tokens *prometheus.CounterVec, ttft *prometheus.HistogramVec) *Series {
+	c := &Series{outcomes: map[outcome]prometheus.Counter{}, ttft: ttft.WithLabelValues(name)}
 	for _, o := range outcomes {
 		c.outcomes[o] = requests.WithLabelValues(name, string(o))
 	}
@@ -158,9 +160,9 @@ func counting(name string, outcomes []outcome, requests, tokens *prometheus.Coun
 	return c
 }
 
-func (u *usage) user(key, tenant string) *counted {
-	return known(u, u.users, [2]string{label(key), label(tenant)}, [2]string{otherLabel, otherLabel}, maxUsageSeries, func(who [2]string) *counted {
-		c := &counted{outcomes: map[outcome]prometheus.Counter{outcomeOK: u.usageRequests.WithLabelValues(who[0], who[1])}}
+func (u *Usage) user(key, tenant string) *Series {
+	return known(u, u.users, [2]string{Label(key), Label(tenant)}, [2]string{Other, Other}, maxUsers, func(who [2]string) *Series {
+		c := &Series{outcomes: map[outcome]prometheus.Counter{outcomeOK: u.usageRequests.WithLabelValues(who[0], who[1])}}
 		for i, kind := range kinds {
 			c.tokens[i] = u.usageTokens.WithLabelValues(who[0], who[1], kind)
 		}
@@ -168,17 +170,17 @@ func (u *usage) user(key, tenant string) *counted {
 	})
 }
 
-// label makes a word of the outside a label.
-func label(s string) string {
+// Label makes a word of the outside a label.
+func Label(s string) string {
 	if !utf8.ValidString(s) {
-		return otherLabel
+		return Other
 	}
 	return s
 }
 
-// keep forgets replicas that are not listed any more: names of pods never come
+// Keep forgets replicas that are not listed any more: names of pods never come
 // back.
-func (u *usage) keep(listed func(name string) bool) {
+func (u *Usage) Keep(listed func(name string) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for name := range u.replicas {
@@ -192,8 +194,8 @@ func (u *usage) keep(listed func(name string) bool) {
 	}
 }
 
-// lately is what the console tells of a replica's last minute.
-func (u *usage) lately(name string, now time.Time) (n, failed int, meanTTFT time.Duration) {
+// Lately is what the console tells of a replica's last minute.
+func (u *Usage) Lately(name string, now time.Time) (n, failed int, meanTTFT time.Duration) {
 	u.mu.RLock()
 	c := u.replicas[name]
 	u.mu.RUnlock()
@@ -203,9 +205,9 @@ func (u *usage) lately(name string, now time.Time) (n, failed int, meanTTFT time
 	return c.lately.sum(now)
 }
 
-// observeTry counts a try against its replica.
-func (u *usage) observeTry(t *ticket, res *proxy.Result, now time.Time) {
-	u.replica(t.replica.Name()).count(tryOutcome(res), res.TTFT, now)
+// ObserveTry counts a try against its replica.
+func (u *Usage) ObserveTry(replica string, res *proxy.Result, now time.Time) {
+	u.Replica(replica).count(tryOutcome(res), res.TTFT, now)
 }
 
 func tryOutcome(res *proxy.Result) outcome {
@@ -238,9 +240,9 @@ func statusOutcome(status int) outcome {
 	return outcomeOK
 }
 
-// observeRequest counts an ended request for its model and for who asked. The
+// ObserveRequest counts an ended request for its model and for who asked. The
 // model must be one that somebody serves, or "other".
-func (u *usage) observeRequest(r *requests.Record, model string, now time.Time) {
+func (u *Usage) ObserveRequest(r *requests.Record, model string, now time.Time) {
 	o := statusOutcome(r.Status)
 	switch r.Error {
 	case requests.ErrLeft:
@@ -250,54 +252,8 @@ func (u *usage) observeRequest(r *requests.Record, model string, now time.Time) 
 	}
 	m := u.model(model)
 	m.count(o, r.TTFT, now)
-	m.addTokens(r.Prompt, r.Cached, r.Output)
+	m.AddTokens(r.Prompt, r.Cached, r.Output)
 	who := u.user(r.Client, r.Tenant)
 	who.outcomes[outcomeOK].Inc()
-	who.addTokens(r.Prompt, r.Cached, r.Output)
-}
-
-// lately sums up the last minute in slots of 5 seconds.
-type lately struct {
-	mu    sync.Mutex // guards below
-	slots [12]struct {
-		at, n, failed, firsts int64
-		ttft                  time.Duration
-	}
-}
-
-const latelySlot = 5 // seconds
-
-func (l *lately) add(now time.Time, failed bool, ttft time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := now.Unix() / latelySlot
-	s := &l.slots[at%int64(len(l.slots))]
-	if s.at != at {
-		*s = struct {
-			at, n, failed, firsts int64
-			ttft                  time.Duration
-		}{at: at}
-	}
-	s.n++
-	if failed {
-		s.failed++
-	}
-	if ttft > 0 {
-		s.firsts, s.ttft = s.firsts+1, s.ttft+ttft
-	}
-}
-
-func (l *lately) sum(now time.Time) (n, failed int, meanTTFT time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at, firsts := now.Unix()/latelySlot, int64(0)
-	for i := range l.slots {
-		if s := &l.slots[i]; at-s.at < int64(len(l.slots)) {
-			n, failed, firsts, meanTTFT = n+int(s.n), failed+int(s.failed), firsts+s.firsts, meanTTFT+s.ttft
-		}
-	}
-	if firsts > 0 {
-		meanTTFT /= time.Duration(firsts)
-	}
-	return n, failed, meanTTFT
+	who.AddTokens(r.Prompt, r.Cached, r.Output)
 }

@@ -1,9 +1,11 @@
-package router
+package report
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/banyan-llm/banyan/router/console"
+	"github.com/banyan-llm/banyan/router/workingset"
 )
 
 // notes says what works and could work better, with a cure each. It is no
@@ -59,4 +61,25 @@ func listed(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return strings.Join(names[:most], ", ") + " and others"
+}
+
+// crowdedNotes say when the caches cannot hold what is in use, and when the
+// rule for it cannot work.
+func crowdedNotes(w *console.WorkingSet) (out []console.Problem) {
+	if w == nil {
+		return nil
+	}
+	if w.Share > 0 && w.Unknown > 0 {
+		out = append(out, console.Problem{
+			Text: fmt.Sprintf("admission.working_set does nothing where a replica's engine does not tell the size of its KV cache: %d do not", w.Unknown),
+			Help: "vLLM and SGLang tell it on /metrics; make sure that the router can read them",
+		})
+	}
+	if w.UsedTokens > w.CacheTokens && w.Again >= workingset.ReuseShare {
+		out = append(out, console.Problem{
+			Text: fmt.Sprintf("conversations evict each other's KV blocks, which are computed again: prompts of the last %d s used %d tokens, and the caches hold %d", w.Seconds, w.UsedTokens, w.CacheTokens),
+			Help: "Add replicas or host memory, or let new conversations wait: admission.working_set: 0.8",
+		})
+	}
+	return out
 }
