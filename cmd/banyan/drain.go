@@ -15,8 +15,8 @@ import (
 )
 
 // setIntent drains or undrains a replica through any peer.
-func setIntent(ctx context.Context, verb string, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet(verb, stderr)
+func setIntent(ctx context.Context, verb string, args []string, stdout io.Writer) error {
+	fs := flagSet(verb, stdout)
 	var admin adminClient
 	admin.flags(fs)
 	force, wait := new(bool), new(time.Duration)

@@ -14,8 +14,8 @@ import (
 
 // keygen prints a gossip key or a client's key, or writes a mesh authority and
 // certificates.
-func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("keygen", stderr)
+func keygen(_ context.Context, args []string, stdout, _ io.Writer) error {
+	fs := flagSet("keygen", stdout)
 	dir := fs.String("mesh-certs", "", "folder for a mesh CA and one certificate (PEM), instead of a key")
 	client := fs.String("client", "", "name of a client: a bearer key and its line for auth.keys_file, instead of a gossip key")
 	tenant := fs.String("tenant", "", "with --client: the tenant it belongs to (default: one of its own name; * = as the isolate_by header says)")

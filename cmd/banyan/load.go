@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,6 +106,8 @@ type loaded struct {
 	cfg   router.Config
 	path  string
 	print bool
+
+	misused error // what is wrong with the command line alone
 }
 
 // usageError marks faults of the command line or configuration: exit code 2.
@@ -113,8 +116,8 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 // loadConfig layers default < file < environment < flag. All faults come back
-// at once, each beginning with its key.
-func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, error) {
+// at once, each beginning with its key. Help that args ask for goes to help.
+func loadConfig(args []string, environ []string, help io.Writer) (loaded, error) {
 	l := loaded{cfg: router.DefaultConfig()}
 	opts := options(&l.cfg)
 	flags := flag.NewFlagSet("banyan serve", flag.ContinueOnError)
@@ -126,15 +129,15 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	open := flags.Bool("insecure-admin", false, "let anybody use an admin listener beyond loopback")
 	flags.StringVar(&l.path, "config", "", "YAML file")
 	flags.BoolVar(&l.print, "print-config", false, "print the effective configuration and exit")
-	flags.Usage = func() { serveUsage(stderr, opts) }
+	flags.Usage = func() { serveUsage(help, opts) }
 	given := parse(flags, args)
 	if errors.Is(given, flag.ErrHelp) {
 		return l, given
 	}
-	errs := []error{given}
-	if given == nil { // behind a flag that is not known, a word may be its value
-		errs = append(errs, noArguments(flags))
+	if l.misused = given; given == nil { // behind a flag that is not known, a word may be its value
+		l.misused = noArguments(flags)
 	}
+	errs := []error{l.misused}
 	var lines map[string]int // of the keys whose values come from the file
 	unread := false
 	if l.path != "" {
@@ -315,12 +318,12 @@ func serveUsage(w io.Writer, opts []option) {
 	fmt.Fprintln(w, "default < file < environment < flag.")
 	fmt.Fprintln(w, "\nThe command")
 	for _, f := range [][2]string{
-		{"config", "YAML file"},
+		{"config file", "YAML file"},
 		{"print-config", "print the effective configuration and exit"},
 		{"insecure-mesh", "run the mesh without a gossip key"},
 		{"insecure-admin", "let anybody use an admin listener beyond loopback"},
 	} {
-		fmt.Fprintf(w, "  --%-35s %s\n", f[0], f[1])
+		fmt.Fprintf(w, "  --%-40s %s\n", f[0], f[1])
 	}
 	sorted := slices.Clone(opts)
 	slices.SortFunc(sorted, func(a, b option) int {
@@ -335,12 +338,50 @@ func serveUsage(w io.Writer, opts []option) {
 			fmt.Fprintf(w, "\n%s\n", sections[at][1])
 			last = at
 		}
-		def := fmt.Sprint(o.value.Interface())
-		if def == "" || def == "[]" || def == "map[]" {
-			def = "-"
+		text := o.doc
+		if def := o.defaultText(); def != "" {
+			text += " (default " + def + ")"
 		}
-		fmt.Fprintf(w, "  --%-35s %s (default %s)\n", o.key, o.doc, def)
+		fmt.Fprintf(w, "  --%-40s %s\n", strings.TrimSpace(o.key+" "+o.kindWord()), text)
 	}
+}
+
+// kindWord is what the help calls the option's values; empty for a switch.
+func (o option) kindWord() string {
+	switch t := o.value.Type(); {
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case t.Kind() == reflect.Bool:
+		return ""
+	case t.Kind() == reflect.Slice:
+		return "list"
+	case t.Kind() == reflect.Float64 || t.Kind() == reflect.Float32:
+		return "float"
+	case t.Kind() == reflect.String || t.Kind() == reflect.Map:
+		return t.Kind().String()
+	}
+	return "int"
+}
+
+// defaultText is the option's value as people write it; empty for none.
+func (o option) defaultText() string {
+	switch v := o.value; v.Kind() {
+	case reflect.Bool:
+		if !v.Bool() {
+			return "" // as every switch
+		}
+	case reflect.Slice, reflect.Map:
+		if v.Len() == 0 {
+			return ""
+		}
+	case reflect.Float64, reflect.Float32:
+		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
+	case reflect.Int64:
+		if n := v.Int(); strings.HasSuffix(o.key, "_bytes") && n > 0 && n%(1<<20) == 0 {
+			return fmt.Sprintf("%d = %d MiB", n, n>>20)
+		}
+	}
+	return fmt.Sprint(o.value.Interface())
 }
 
 // printConfig writes the configuration as YAML with secrets masked.

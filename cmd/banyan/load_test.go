@@ -145,7 +145,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"replica", "--layout", "xml"}, exitUsage, "", "layout"},
 		{[]string{"status", "--peer", "127.0.0.1:1"}, exitFailed, "", "is a peer running there"},
 		{[]string{"drain"}, exitUsage, "", "name one replica"},
-		{[]string{"help", "load"}, exitOK, "", "usage: banyan load --url URL"},
+		{[]string{"help", "load"}, exitOK, "usage: banyan load --url URL", ""},
 		{[]string{"version", "--json"}, exitUsage, "", "no such flag: --json"},
 		{[]string{"version", "x"}, exitUsage, "", "unexpected argument"},
 		{[]string{"keygen", "--client", "a", "--admin", "b"}, exitUsage, "", "--client, --admin: one key"},

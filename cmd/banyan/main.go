@@ -45,16 +45,16 @@ func commands() []command {
 		{"load", "--url URL [--workload NAME] [--rate R] …", "drive any OpenAI endpoint: TTFT, TPOT, cached tokens", runLoad},
 		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch] …", "peers, replicas, convergence, load", runStatus},
 		{"why", "[--peer ADDR] [--json] [ID]", "what came of a request and why it went where; without an id: the last failed, slow or retried", runWhy},
-		{"drain", "[--peer ADDR] [--wait 60s] [--force] REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-			return setIntent(ctx, "drain", args, stdout, stderr)
+		{"drain", "[--peer ADDR] [--wait 60s] [--force] REPLICA", "send no new requests to a replica, mesh-wide", func(ctx context.Context, args []string, stdout, _ io.Writer) error {
+			return setIntent(ctx, "drain", args, stdout)
 		}},
-		{"undrain", "[--peer ADDR] REPLICA", "send requests to a drained replica again, mesh-wide", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-			return setIntent(ctx, "undrain", args, stdout, stderr)
+		{"undrain", "[--peer ADDR] REPLICA", "send requests to a drained replica again, mesh-wide", func(ctx context.Context, args []string, stdout, _ io.Writer) error {
+			return setIntent(ctx, "undrain", args, stdout)
 		}},
 		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "a gossip key; mesh certificates; a client's or operator's key", keygen},
 		{"completion", "bash|zsh|fish", "a script for the shell: source <(banyan completion bash)", completion},
-		{"version", "", "the version", func(_ context.Context, args []string, stdout, stderr io.Writer) error {
-			fs := flagSet("version", stderr)
+		{"version", "", "the version", func(_ context.Context, args []string, stdout, _ io.Writer) error {
+			fs := flagSet("version", stdout)
 			if err := errors.Join(parse(fs, args), noArguments(fs)); err != nil {
 				return err
 			}
@@ -129,19 +129,20 @@ func usage(w io.Writer) {
 	fmt.Fprintln(w, "\nexit codes: 0 all is well; 1 it failed, or what was to be checked does not hold; 2 wrong flags or configuration.")
 }
 
-// flagSet makes a subcommand's flags, whose faults are usage errors.
-func flagSet(name string, stderr io.Writer) *flag.FlagSet {
+// flagSet makes a subcommand's flags, whose faults are usage errors. Its help,
+// if it is asked for, is what the command prints.
+func flagSet(name string, stdout io.Writer) *flag.FlagSet {
 	fs := flag.NewFlagSet("banyan "+name, flag.ContinueOnError)
 	fs.Usage = func() {
 		for _, c := range commands() {
 			if c.name == name {
-				fmt.Fprintf(stderr, "usage: banyan %s\n\n%s\n\n", strings.TrimSpace(c.name+" "+c.args), c.help)
+				fmt.Fprintf(stdout, "usage: banyan %s\n\n%s\n\n", strings.TrimSpace(c.name+" "+c.args), c.help)
 			}
 		}
 		var flags strings.Builder
 		fs.SetOutput(&flags)
 		fs.PrintDefaults()
-		fmt.Fprint(stderr, strings.TrimPrefix(strings.ReplaceAll("\n"+flags.String(), "\n  -", "\n  --"), "\n"))
+		fmt.Fprint(stdout, strings.TrimPrefix(strings.ReplaceAll("\n"+flags.String(), "\n  -", "\n  --"), "\n"))
 	}
 	return fs
 }
