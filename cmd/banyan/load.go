@@ -70,7 +70,14 @@ func (o option) set(text string) error {
 	}
 	fresh := reflect.New(o.value.Type())
 	if err := strictYAML([]byte(text), fresh.Interface()); err != nil {
-		return fmt.Errorf("%s: %q is not a %s: %w", o.key, text, kindName(o.value.Type()), err)
+		switch kind := kindName(o.value.Type()); o.value.Kind() {
+		case reflect.Bool:
+			return fmt.Errorf("%s: %q is not %s", o.key, text, kind)
+		case reflect.Slice, reflect.Map, reflect.Struct: // what of it is wrong
+			return fmt.Errorf("%s: %q is not a %s: %w", o.key, text, kind, err)
+		default:
+			return fmt.Errorf("%s: %q is not a %s", o.key, text, kind)
+		}
 	}
 	o.value.Set(fresh.Elem())
 	return nil
@@ -202,7 +209,7 @@ func readFile(path string, cfg *router.Config) (lines map[string]int, err error)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, unreadable{fmt.Errorf("%s: %w", path, err)}
+		return nil, unreadable{fmt.Errorf("%s: %w (check brackets and quotes; indent with spaces, not tabs)", path, err)}
 	}
 	if lines, err = keyFaults(&doc, reflect.TypeOf(cfg).Elem()); err != nil {
 		_ = yaml.Unmarshal(data, cfg) // what is right counts, so that no other fault is made up

@@ -97,9 +97,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		case errors.Is(err, errCheck):
 			return exitFailed
 		case errors.As(err, &bad):
-			what := "not started, because of:"
-			if c.name == "validate" {
-				what = "this is wrong:"
+			what := "wrong arguments:"
+			switch c.name {
+			case "serve":
+				what = "not started, because of:"
+			case "validate":
+				if what = "1 error:"; strings.Contains(bad.Error(), "\n") {
+					what = fmt.Sprintf("%d errors:", 1+strings.Count(bad.Error(), "\n"))
+				}
 			}
 			fmt.Fprintf(stderr, "banyan %s: %s\n", c.name, what)
 			for line := range strings.SplitSeq(bad.Error(), "\n") {

@@ -71,7 +71,10 @@ func validate(_ context.Context, args []string, stdout, _ io.Writer) error {
 	case err != nil:
 		return err
 	}
-	fmt.Fprintf(stdout, "%s is right: a peer started here would take it. Relative paths in it count from where a peer is started. No address was tried.\n", l.path)
+	fmt.Fprintf(stdout, "%s is valid. Relative paths in it were looked up from the current folder. No network address was checked.\n", l.path)
+	if d := &l.cfg.Discovery; len(l.cfg.Replicas) == 0 && len(d.DNS) == 0 && d.Kubernetes.Selector == "" {
+		fmt.Fprintln(stdout, "warning: no replica is listed and discovery is off: every request would get 503")
+	}
 	return nil
 }
 
