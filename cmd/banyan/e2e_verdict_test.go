@@ -156,7 +156,7 @@ func TestEventsThatCannotBeHeardAreTold(t *testing.T) {
 		says string
 	}{
 		"closed port": {deaf("tcp://"+closedPort(t), r.said["replay"]), "connection refused"},
-		"swapped":     {deaf(r.said["replay"], r.said["events"]), "swap events: and replay:"},
+		"swapped":     {deaf(r.said["replay"], r.said["events"]), "swap `events` and `replay`"},
 	} {
 		p := c.p
 		eventually(t, name+": the verdict tells", func() bool {
@@ -166,7 +166,7 @@ func TestEventsThatCannotBeHeardAreTold(t *testing.T) {
 		p.evidence("events: " + name)
 		text, code := p.check()
 		text = strings.Join(strings.Fields(text), " ")
-		if code != exitFailed || !strings.Contains(text, "Events of r0 cannot be heard") || !strings.Contains(text, c.says) {
+		if code != exitFailed || !strings.Contains(text, "Events of r0 cannot be received") || !strings.Contains(text, c.says) {
 			t.Errorf("%s: exit code %d, no %q in:\n%s", name, code, c.says, text)
 		}
 		eventually(t, name+": the gauge is 0", func() bool {

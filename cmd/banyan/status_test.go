@@ -94,7 +94,7 @@ func TestStatusPipedIsPlain(t *testing.T) {
 	if text, err := run(); err != nil || !strings.Contains(text, "TROUBLE") || strings.Contains(text, "\x1b") {
 		t.Errorf("%v: %q", err, text)
 	}
-	if text, err := run("--check"); err == nil || !strings.Contains(text, "× 0 of 1 replicas are up") {
+	if text, err := run("--check"); err == nil || !strings.Contains(text, "× 1 of 1 replicas is down or unusable: r0") {
 		t.Errorf("--check: %v: %q", err, text)
 	}
 	if text, err := run("--check", "--wait", time.Millisecond.String(), "--json"); err == nil || !strings.HasPrefix(text, "{") {

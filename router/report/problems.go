@@ -18,12 +18,12 @@ func problems(s *console.Status) []console.Problem {
 	}
 	switch {
 	case s.Draining:
-		add("It takes no new requests and ends with its last stream, at most drain.timeout later", "This peer drains")
+		add("It takes no new requests and exits after its last one, at most drain.timeout later", "This peer is shutting down")
 	case !s.Ready:
-		add("It gets no traffic until it is", "This peer is not ready: %s", s.Reason)
+		add("It gets no traffic until it is, normally within seconds. If this lasts, look at the other lines, and at UDP and TCP of mesh.bind", "This peer is not ready: %s", console.ReasonText(s.Reason))
 	}
 	if len(s.Replicas) == 0 {
-		add("List them under replicas: or turn discovery on", "No replica is known")
+		add("List them under `replicas`, or turn discovery on", "No replica is known")
 	}
 	for _, r := range s.Replicas {
 		if r.State == "down" {
@@ -34,10 +34,10 @@ func problems(s *console.Status) []console.Problem {
 		}
 		switch r.Stream.State {
 		case "quarantined", "unusable":
-			add("Its cache is only guessed until that is repaired", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
+			add("Until then its cache is predicted", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
 		}
 		if r.Unheard() {
-			add(unheardCure(r.Stream.Detail), "Events of %s cannot be heard: %s", r.Name, dashed(r.Stream.Detail))
+			add(unheardCure(r.Stream.Detail), "Events of %s cannot be received: %s", r.Name, dashed(r.Stream.Detail))
 		}
 	}
 	if drained, needed := console.Drained(s.Replicas); needed != nil {
@@ -45,14 +45,14 @@ func problems(s *console.Status) []console.Problem {
 	}
 	for _, q := range s.Peers {
 		if q.State == "failed" {
-			add("Other peers follow its event streams now. Restart it or start another at its address; if it is gone for good, it is forgotten an hour after it failed", "Peer %s failed", q.Name)
+			add("The others took over. Restart it; if it is gone for good, do nothing: it leaves this list an hour after it failed", "Peer %s failed", q.Name)
 		}
 		if q.Refused != "" {
-			add("Give all peers of the mesh the same; until then these two share neither load nor facts", "Peer %s and this one refuse each other: %s", q.Name, q.Refused)
+			add("They share neither load nor cached blocks until both have the same: correct the one that is wrong and restart it", "Peer %s and this one refuse each other: %s", q.Name, q.Refused)
 			continue
 		}
 		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
-			add("It is dead, or short of CPU, or the link or a clock is wrong: a dead peer is called failed within half a minute", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
+			add("The peer is dead, short of CPU or cut off, or a clock is wrong. A dead peer is listed as failed within half a minute; if it is not, look at its CPU limit, the link and the clocks", "Load data of peer %s is %.1f s old", q.Name, *q.ViewAgeMs/1000)
 		}
 	}
 	if s.Alone() {
@@ -60,17 +60,17 @@ func problems(s *console.Status) []console.Problem {
 		if n := len(s.Mesh.Unjoined); n > 1 {
 			more = fmt.Sprintf(" (and %d more)", n-1)
 		}
-		add("It answers requests, but shares nothing with other peers: check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying",
-			"This peer is alone: it never reached a seed of mesh.join: %s%s", s.Mesh.Unjoined[0], more)
+		add(fmt.Sprintf("Seed %s%s. This peer serves requests, but shares nothing with other peers. Check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying", s.Mesh.Unjoined[0], more),
+			"This peer is alone: it never reached a seed of mesh.join")
 	}
 	if s.Config.Fault != "" {
-		add("The old one stays in force; correct the file, and it is taken up at once", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
+		add("The old one stays in force; correct the file, and it is applied at once", "The changed configuration was not applied: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
 	}
 	if s.Behind != "" {
-		add("It stays ready and routes on what it knows: look at its CPU (in a container, at its CPU limit) and at the link to the others", "This peer is behind the mesh: %s", s.Behind)
+		add("It stays ready and routes on what it knows: look at its CPU (in a container, at its CPU limit) and at the link to the others", "This peer is behind the mesh: %s", console.ReasonText(s.Behind))
 	}
 	if s.Mesh.Divergent > 0 {
-		add("It heals by snapshot; keep both digests and report a bug", "%d streams differ between peers at equal contexts", s.Mesh.Divergent)
+		add("It repairs itself, and requests go on. Save `banyan status --json` of two peers and report a bug", "Peers disagree on the cached blocks of %d replicas", s.Mesh.Divergent)
 	}
 	return out
 }

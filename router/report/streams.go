@@ -33,20 +33,20 @@ func Digest(d *crdt.Digest) string {
 // Unusable says why a stream is left alone, and what to do.
 func Unusable(f *index.Full) string {
 	if f.Bound == index.BoundMemory {
-		return fmt.Sprintf("its %d blocks grew most when the trees reached limits.memory: its cache is guessed for ten minutes, then tried again; raise limits.memory", f.Facts)
+		return fmt.Sprintf("its %d blocks grew most when the memory for the prefix index reached limits.memory: its cache is predicted for ten minutes, then its events are read again; raise limits.memory", f.Facts)
 	}
-	return fmt.Sprintf("it announced %d blocks, more than its cache can hold or limits.stream_facts allows: its cache is guessed for ten minutes or until it is cleared; restart the engine, or raise limits.stream_facts", f.Facts)
+	return fmt.Sprintf("it announced %d blocks, more than its cache can hold or limits.stream_facts allows: its cache is predicted for ten minutes or until it is cleared; restart the engine, or raise limits.stream_facts", f.Facts)
 }
 
 // unheardCure says what to do about events that cannot be heard, by what the
 // last attempt ended with.
 func unheardCure(why string) string {
-	const until = "Its cache is guessed from the traffic sent there until then"
+	const until = "Until then its cache is predicted from the traffic sent there"
 	if strings.Contains(why, "ROUTER") {
-		return "events: names the engine's replay port: swap events: and replay:. " + until
+		return "`events` names the engine's replay port: swap `events` and `replay`. " + until
 	}
-	return "Set events: to the address where the engine publishes (vLLM: endpoint in --kv-events-config, its * is the replica's host) " +
-		"and open that port to all peers, or leave events: out if the engine tells it. " + until
+	return "Set `events` to the engine's publish address (vLLM: endpoint in --kv-events-config, with the replica's host for *) " +
+		"and open that port to all peers, or leave `events` out if the engine reports it. " + until
 }
 
 func dashed(s string) string {
