@@ -43,24 +43,24 @@ func (c *AdmissionConfig) validate() error {
 	}
 	for key, n := range map[string]int{"replica_limit": c.ReplicaLimit, "engine_queue": c.EngineQueue, "tenant_queue": c.TenantQueue} {
 		if n < 0 {
-			bad(key, "must not be negative")
+			bad(key, "must be 0 or more, not %d", n)
 		}
 	}
 	if !(c.KVLoad >= 0 && c.KVLoad <= 1000) {
-		bad("kv_load", "%v is not from 0 to 1000", c.KVLoad)
+		bad("kv_load", "must be from 0 to 1000, not %v", c.KVLoad)
 	}
 	if !(c.WorkingSet >= 0 && c.WorkingSet <= 1000) {
-		bad("working_set", "%v is not from 0 to 1000", c.WorkingSet)
+		bad("working_set", "must be from 0 to 1000, not %v", c.WorkingSet)
 	}
 	if c.Classes < 1 || c.Classes > maxClasses {
-		bad("classes", "%d is not from 1 to %d", c.Classes, maxClasses)
+		bad("classes", "must be from 1 to %d, not %d", maxClasses, c.Classes)
 	}
 	if c.DefaultClass < 0 || c.DefaultClass >= c.Classes {
-		bad("default_class", "%d is not one of %d classes", c.DefaultClass, c.Classes)
+		bad("default_class", "must be 0 or more and less than admission.classes (%d), not %d", c.Classes, c.DefaultClass)
 	}
 	for name, class := range c.KeyClasses {
 		if class < 0 || class >= c.Classes {
-			bad("key_classes", "%s: %d is not one of %d classes", name, class, c.Classes)
+			bad("key_classes", "%s: must be 0 or more and less than admission.classes (%d), not %d", name, c.Classes, class)
 		}
 	}
 	return errors.Join(errs...)

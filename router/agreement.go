@@ -33,16 +33,16 @@ func fingerprint(c *Config, hasher *radix.Hasher) uint64 {
 func differs(own, theirs uint64) string {
 	var parts []string
 	if part(own, 0, slotAt) != part(theirs, 0, slotAt) {
-		parts = append(parts, "it has another mesh.hash_secret (without one, another mesh.label)")
+		parts = append(parts, "it has a different mesh.hash_secret (if neither names one, a different mesh.label)")
 	}
 	if a, b := part(own, gridAt, gridBits), part(theirs, gridAt, gridBits); a != b {
 		parts = append(parts, fmt.Sprintf("its grid is %d, here it is %d", b, a))
 	}
 	if part(own, predictionAt, predictionBits) != part(theirs, predictionAt, predictionBits) {
-		parts = append(parts, "it has another limits.predictions")
+		parts = append(parts, "it has a different limits.predictions")
 	}
 	if a, b := part(own, slotAt, slotBits), part(theirs, slotAt, slotBits); a != b {
-		parts = append(parts, "it runs another version of banyan")
+		parts = append(parts, "it runs a different version of banyan")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -16,11 +16,11 @@ func TestWhoRefusesAnotherPeerSaysWhatDiffers(t *testing.T) {
 		t.Error("the policy is no matter of the mesh")
 	}
 	for want, change := range map[string]func(*Config){
-		"another mesh.hash_secret":         func(c *Config) { c.Mesh.HashSecret = secret },
-		"its grid is 1024, here it is 16":  func(c *Config) { c.Grid = 1024 },
-		"its grid is 1, here it is 16":     func(c *Config) { c.Grid = 1 },
-		"another limits.predictions":       func(c *Config) { c.Limits.Predictions++ },
-		"here it is 16; it has another li": func(c *Config) { c.Grid, c.Limits.Predictions = 32, 1 },
+		"a different mesh.hash_secret":         func(c *Config) { c.Mesh.HashSecret = secret },
+		"its grid is 1024, here it is 16":      func(c *Config) { c.Grid = 1024 },
+		"its grid is 1, here it is 16":         func(c *Config) { c.Grid = 1 },
+		"a different limits.predictions":       func(c *Config) { c.Limits.Predictions++ },
+		"here it is 16; it has a different li": func(c *Config) { c.Grid, c.Limits.Predictions = 32, 1 },
 	} {
 		if got := differs(own, print(change)); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)

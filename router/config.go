@@ -3,15 +3,19 @@ package router
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/banyan-llm/banyan/gossip/mesh"
 	"github.com/banyan-llm/banyan/router/access"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -195,8 +199,15 @@ func (c *Config) Validate() error {
 		address("mesh.advertise", c.Mesh.Advertise)
 	}
 	for i, seed := range c.Mesh.Join {
-		if strings.TrimSpace(seed) == "" || strings.ContainsAny(seed, " /") {
-			bad(fmt.Sprintf("mesh.join[%d]", i), "%q is not host:port or a DNS name", seed)
+		errs = append(errs, mesh.CheckSeed(i, seed))
+	}
+	if c.Mesh.Name != "" {
+		errs = append(errs, mesh.CheckName(c.Mesh.Name))
+	}
+	errs = append(errs, mesh.CheckLabel(c.Mesh.Label))
+	if c.Mesh.Key != "" {
+		if err := mesh.CheckKey(c.Mesh.Key); err != nil {
+			bad("mesh.key", "%v; `banyan keygen` makes one", err)
 		}
 	}
 	if c.Mesh.Key == "" && c.Mesh.Keyring == "" && !c.Mesh.Insecure {
@@ -206,12 +217,12 @@ func (c *Config) Validate() error {
 		bad("mesh.tls", "cert, key and ca go together")
 	}
 	if c.Admin.open() && !c.Admin.Insecure {
-		bad("admin.keys_file", "required, for %q can be reached from elsewhere: make keys with `banyan keygen --admin NAME`, "+
+		bad("admin.keys_file", "required, because %q can be reached from elsewhere: make keys with `banyan keygen --admin NAME`, "+
 			"ask for client certificates (admin.tls.client_ca), listen on 127.0.0.1, or pass --insecure-admin to run without", c.Admin.Listen)
 	}
-	for key, path := range c.named() {
+	for key, path := range c.files() {
 		if _, err := os.Stat(path); err != nil {
-			bad(key, "%v", err)
+			bad(key, "%v", missing(path, err))
 		}
 	}
 	errs = append(errs, c.HTTP.TLS.Validate("http.tls"), c.Admin.TLS.Validate("admin.tls"))
@@ -240,35 +251,35 @@ func (c *Config) Validate() error {
 	if c.Ingest.Listen != "" && !strings.HasPrefix(c.Ingest.Listen, "tcp://") {
 		bad("ingest.listen", "%q does not begin with tcp://", c.Ingest.Listen)
 	}
-	positive := func(key string, n int64) {
-		if n <= 0 {
-			bad(key, "must be more than 0")
+	positive := func(key string, v any) { // a whole number or a duration
+		if reflect.ValueOf(v).Int() <= 0 {
+			bad(key, "must be more than 0, not %v", v)
 		}
 	}
 	positive("limits.body_bytes", c.Limits.BodyBytes)
-	positive("limits.body_time", int64(c.Limits.BodyTime))
-	positive("limits.concurrency", int64(c.Limits.Concurrency))
-	positive("limits.ttft", int64(c.Limits.TTFT))
-	positive("limits.answer", int64(c.Limits.Answer))
-	positive("limits.idle", int64(c.Limits.Idle))
-	positive("limits.tokenize", int64(c.Limits.Tokenize))
-	positive("limits.stream_facts", int64(c.Limits.StreamFacts))
-	positive("limits.predictions", int64(c.Limits.Predictions))
-	natural := func(key string, n int64) {
-		if n < 0 {
-			bad(key, "must not be negative")
+	positive("limits.body_time", c.Limits.BodyTime)
+	positive("limits.concurrency", c.Limits.Concurrency)
+	positive("limits.ttft", c.Limits.TTFT)
+	positive("limits.answer", c.Limits.Answer)
+	positive("limits.idle", c.Limits.Idle)
+	positive("limits.tokenize", c.Limits.Tokenize)
+	positive("limits.stream_facts", c.Limits.StreamFacts)
+	positive("limits.predictions", c.Limits.Predictions)
+	natural := func(key string, v any) {
+		if reflect.ValueOf(v).Int() < 0 {
+			bad(key, "must be 0 or more, not %v", v)
 		}
 	}
 	natural("limits.memory", c.Limits.Memory)
-	natural("limits.queue", int64(c.Limits.Queue))
-	natural("limits.retries", int64(c.Limits.Retries))
-	natural("limits.queue_timeout", int64(c.Limits.QueueTimeout))
-	natural("limits.deadline", int64(c.Limits.Deadline))
-	natural("limits.connections", int64(c.Limits.Connections))
-	natural("drain.delay", int64(c.Drain.Delay))
-	natural("drain.timeout", int64(c.Drain.Timeout))
-	natural("http.connection_age", int64(c.HTTP.ConnectionAge))
-	natural("discovery.slow_start", int64(c.Discovery.SlowStart))
+	natural("limits.queue", c.Limits.Queue)
+	natural("limits.retries", c.Limits.Retries)
+	natural("limits.queue_timeout", c.Limits.QueueTimeout)
+	natural("limits.deadline", c.Limits.Deadline)
+	natural("limits.connections", c.Limits.Connections)
+	natural("drain.delay", c.Drain.Delay)
+	natural("drain.timeout", c.Drain.Timeout)
+	natural("http.connection_age", c.HTTP.ConnectionAge)
+	natural("discovery.slow_start", c.Discovery.SlowStart)
 	switch c.Log.Level {
 	case "debug", "info", "warn", "error":
 	default:
@@ -295,7 +306,29 @@ func (c *AdminConfig) open() bool {
 	return err == nil && host != "localhost" && !ip.IsLoopback() && c.KeysFile == "" && c.TLS.ClientCA == ""
 }
 
-// named are the files that the configuration names, by key.
+// missing says which file a name stands for that is not there.
+func missing(path string, err error) error {
+	full, absErr := filepath.Abs(path)
+	if !errors.Is(err, fs.ErrNotExist) || absErr != nil || filepath.IsAbs(path) {
+		return err
+	}
+	return fmt.Errorf("%s: no such file or directory (looked for %s)", path, full)
+}
+
+// files are all that the configuration names, by key.
+func (c *Config) files() map[string]string {
+	out := c.named()
+	if t := c.Mesh.TLS; t.Cert != "" && t.Key != "" && t.CA != "" {
+		out["mesh.tls.cert"], out["mesh.tls.key"], out["mesh.tls.ca"] = t.Cert, t.Key, t.CA
+	}
+	if path := c.AccessLog.Path; path != "" && path != requests.Stdout {
+		out["access_log.path"] = filepath.Dir(path)
+	}
+	return out
+}
+
+// named are the files that a change of has the configuration read again, by key.
+// The mesh reads its certificates itself.
 func (c *Config) named() map[string]string {
 	out := map[string]string{
 		"mesh.hash_secret": c.Mesh.HashSecret, "mesh.keyring": c.Mesh.Keyring, "auth.keys_file": c.Auth.KeysFile, "admin.keys_file": c.Admin.KeysFile,

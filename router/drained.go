@@ -86,17 +86,22 @@ func (op *operators) serveIntent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	last := op.lastOf(replica)
-	said := map[string]string{"replica": name, "state": verb}
+	warning := ""
+	said := map[string]any{"replica": name, "state": verb}
 	if verb == "drain" && len(last) > 0 {
-		warning := name + " is the last replica that takes requests for " + strings.Join(last, ", ") + ": no other can, so it still gets them while it is drained"
+		models := strings.Join(last, ", ")
 		if r.URL.Query().Get("force") == "false" {
-			writeError(w, http.StatusConflict, errors.New(warning+". Start or undrain another one first, or drain it anyway with --force"))
+			writeError(w, http.StatusConflict, errors.New("not drained: "+name+" is the only replica left for "+models+" and would keep getting its requests. Start or undrain another replica first, or use --force"))
 			return
 		}
+		warning = name + " is the only replica left for " + models + " and keeps getting its requests"
 		said["warning"] = warning
+	}
+	if op.loads.Draining(replica.Stream) == (verb == "drain") {
+		said["already"] = true
 	}
 	op.loads.SetIntent(replica.Stream, verb == "drain", time.Now().UnixMilli())
 	op.mesh.intentChanged()
-	op.tellIntent(name, verb, access.OperatorOf(r), said["warning"])
+	op.tellIntent(name, verb, access.OperatorOf(r), warning)
 	writeJSON(w, http.StatusOK, said)
 }

@@ -71,17 +71,18 @@ func TestTheLastReplicaOfAModelIsDrainedByForceOnly(t *testing.T) {
 		code int
 		says string
 	}{
-		{"/v1/replicas/c/drain?force=false", 409, "the last replica that takes requests for n"},
+		{"/v1/replicas/c/drain?force=false", 409, "not drained: c is the only replica left for n"},
 		{"/v1/replicas/a/drain?force=false", 200, ""},
-		{"/v1/replicas/b/drain?force=false", 409, "the last replica that takes requests for m"},
+		{"/v1/replicas/b/drain?force=false", 409, "not drained: b is the only replica left for m"},
 		{"/v1/replicas/b/drain", 200, "warning"},
+		{"/v1/replicas/b/drain", 200, `"already": true`},
 		{"/v1/replicas/a/undrain", 200, ""},
 	} {
 		if code, text := post(c.path); code != c.code || !strings.Contains(text, c.says) {
 			t.Errorf("%s: %d %s", c.path, code, text)
 		}
 	}
-	if text := log.String(); strings.Count(text, "by=ops") != 3 {
+	if text := log.String(); strings.Count(text, "by=ops") != 4 {
 		t.Errorf("the log does not say who: %s", text)
 	}
 	st := p.Status()

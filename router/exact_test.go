@@ -68,7 +68,7 @@ func TestExactRoutingThatIsOffIsTold(t *testing.T) {
 			if len(keys) != 1 || keys[0].Model != "m" || keys[0].API != "chat" || keys[0].Exact || keys[0].Off != (c.cure != "") {
 				t.Fatalf("%+v", keys)
 			}
-			problems := problemsOf(p, "prompts are keyed by text")
+			problems := problemsOf(p, "Exact routing is off for")
 			warned := strings.Count(log.String(), "exact routing is off")
 			if c.cure == "" {
 				if len(problems) > 0 || warned > 0 {
@@ -77,7 +77,7 @@ func TestExactRoutingThatIsOffIsTold(t *testing.T) {
 				return
 			}
 			if len(problems) != 1 || !strings.Contains(problems[0].Help, c.cure) ||
-				!strings.Contains(problems[0].Text, "exact routing is off for m because /") || !strings.Contains(problems[0].Text, "answered 403: Scale-out endpoints are disabled") {
+				!strings.Contains(problems[0].Text, "Exact routing is off for chat prompts of m: /") || !strings.Contains(problems[0].Text, "answered 403: Scale-out endpoints are disabled") {
 				t.Errorf("told %+v, want the cure %s", problems, c.cure)
 			}
 			if warned != 1 || !strings.Contains(log.String(), c.cure) {

@@ -20,13 +20,13 @@ type HedgeConfig struct {
 func (c *HedgeConfig) validate() error {
 	var errs []error
 	if c.After < 0 {
-		errs = append(errs, errors.New("hedge.after: must not be negative"))
+		errs = append(errs, fmt.Errorf("hedge.after: must be 0 or more, not %v", c.After))
 	}
 	if !(c.Percentile >= 0 && c.Percentile < 1) {
-		errs = append(errs, fmt.Errorf("hedge.percentile: %v is not from 0 to below 1", c.Percentile))
+		errs = append(errs, fmt.Errorf("hedge.percentile: must be 0 or more and below 1, not %v", c.Percentile))
 	}
 	if !(c.Ratio >= 0 && c.Ratio <= 1) {
-		errs = append(errs, fmt.Errorf("hedge.ratio: %v is not from 0 to 1", c.Ratio))
+		errs = append(errs, fmt.Errorf("hedge.ratio: must be from 0 to 1, not %v", c.Ratio))
 	}
 	return errors.Join(errs...)
 }

@@ -51,11 +51,15 @@ func newLink(p *Peer, core *gossip.Core) (*link, error) {
 	var err error
 	l.mesh, err = mesh.New(mesh.Config{
 		Name: p.name, PeerID: p.id, Bind: m.Bind, Advertise: m.Advertise, Join: m.Join, Label: m.Label, Keyring: p.rules.Load().ring,
-		Insecure: m.Insecure, TLS: mesh.TLSFiles{Cert: m.TLS.Cert, Key: m.TLS.Key, CA: m.TLS.CA}, Version: p.version,
+		Insecure: m.Insecure, TLS: meshFiles(&m), Version: p.version,
 		HTTP: p.front.public.Addr().String(), Core: core, Now: func() time.Time { return p.clock.at(time.Now()) }, Local: l.local, OnChange: func() { l.ingest.wake() },
 		Logger: p.log.Named("mesh"), Registerer: p.metrics.Registry,
 	})
 	return l, err
+}
+
+func meshFiles(m *MeshConfig) mesh.TLSFiles {
+	return mesh.TLSFiles{Cert: m.TLS.Cert, Key: m.TLS.Key, CA: m.TLS.CA}
 }
 
 // keyring reads the gossip keys; the first one encrypts.

@@ -51,10 +51,10 @@ func (g *page) observeChanges(now time.Time) {
 func (g *page) tellUnheard(replicas []console.Replica) {
 	lost, back := g.unheard.Look(replicas)
 	for _, r := range lost {
-		g.log.Warn("events of a replica cannot be heard", "replica", r.Replica, "err", r.Why, "cure", r.Cure)
+		g.log.Warn("KV events of a replica cannot be received", "replica", r.Replica, "err", r.Why, "cure", r.Cure)
 	}
 	for _, name := range back {
-		g.log.Info("events of a replica are heard again, or the replica is gone", "replica", name)
+		g.log.Info("KV events of a replica are received again, or the replica is gone", "replica", name)
 	}
 }
 

@@ -122,12 +122,11 @@ func New(cfg Config, opt Options) (*Peer, error) {
 	p.metrics.StartAtZero(cfg.Policy)
 	p.rules = &inForce{source: opt.Source, hangup: make(chan struct{}, 1), metrics: p.metrics, log: p.log, takeUp: p.takeUp}
 	p.rules.Store(begin)
-	secret, err := hashSecret(p.rules.config(), p.log)
-	if err != nil {
-		return nil, err
+	if cfg.Mesh.HashSecret == "" {
+		p.log.Warn("mesh.hash_secret is not set: block hashes are keyed with mesh.label, so whoever sees them can test guesses of prompts; set it to the same file on all peers")
 	}
 	p.loads = load.New(p.id, func() int64 { return p.clock.ms(time.Now()) })
-	if err := p.compose(secret, &opt); err != nil {
+	if err := p.compose(begin.secret, &opt); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -136,9 +135,8 @@ func New(cfg Config, opt Options) (*Peer, error) {
 
 // hashSecret reads the mesh-wide secret that keys every block hash, or derives
 // one from the label.
-func hashSecret(cfg *Config, log hclog.Logger) ([]byte, error) {
+func hashSecret(cfg *Config) ([]byte, error) {
 	if cfg.Mesh.HashSecret == "" {
-		log.Warn("mesh.hash_secret is not set: block hashes are keyed with mesh.label, so whoever sees them can test guesses of prompts; set it to the same file on all peers")
 		sum := sha256.Sum256([]byte("banyan hash secret\x00" + cfg.Mesh.Label))
 		return sum[:], nil
 	}
@@ -183,10 +181,10 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	}
 	keys.tokens = p.tokens
 	if p.front.public, err = net.Listen("tcp", cfg.HTTP.Listen); err != nil {
-		return fmt.Errorf("http.listen: %w (give another address, or end what has this one)", err)
+		return fmt.Errorf("http.listen: %w (set a different address, or stop the process that uses this one)", err)
 	}
 	if p.front.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
-		return fmt.Errorf("admin.listen: %w (give another address, or end what has this one)", err)
+		return fmt.Errorf("admin.listen: %w (set a different address, or stop the process that uses this one)", err)
 	}
 	p.readiness = &readiness{fleet: p.fleet, log: p.log}
 	p.census = &census{rules: p.rules, fleet: p.fleet, index: p.index, loads: p.loads, usage: p.metrics.Usage, log: p.log}
@@ -235,7 +233,7 @@ func (p *Peer) composeMesh(hasher *radix.Hasher) error {
 	}
 	if p.mesh, err = newLink(p, core); err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("mesh.bind: %w (give another address, or end what has this one)", err)
+			return fmt.Errorf("mesh.bind: %w (set a different address, or stop the process that uses this one)", err)
 		}
 		return err
 	}

@@ -267,7 +267,7 @@ func TestAMendedConfigurationIsTold(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := p.Status().WriteChecks(&out, console.Look{}); err != nil || !strings.Contains(out.String(), "× a changed configuration was not taken up") {
+	if err := p.Status().WriteChecks(&out, console.Look{}); err != nil || !strings.Contains(out.String(), "× a changed configuration was not applied") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 	s.change(func(*Config) {}, nil)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -166,6 +167,9 @@ func (t *ticket) rememberTry(res *proxy.Result, begin time.Time) {
 		return
 	}
 	try := requests.Try{Replica: t.replica.Name(), Status: res.Status, Cause: string(res.Cause), Lost: res.Lost, Took: res.Duration, Before: res.Before}
+	if res.ClientGone && !res.Lost { // whatever that did to the connection
+		try.Cause = requests.CauseLeft
+	}
 	if res.Err != nil && !res.Lost && !res.ClientGone {
 		try.Detail = fleet.Cause(res.Err)
 	}
@@ -283,7 +287,9 @@ func (j *journal) whose(id string) (peer *elsewhere, why error) {
 	for _, m := range j.mesh.members() {
 		if [idPeer]byte(raw) == [idPeer]byte(m.ID[:idPeer]) {
 			e := &elsewhere{Name: m.Name, Address: m.Addr, State: string(m.State)}
-			return e, errors.New("this request was routed by the peer " + m.Name + " (" + m.Addr + " in the mesh, " + e.State + "): ask that one, at its admin.listen")
+			host, _, _ := net.SplitHostPort(m.Addr)
+			return e, errors.New("this request was routed by peer " + m.Name + " on host " + host + " (" + e.State + "): run banyan why " + id +
+				" there, with --peer if its admin.listen is not 127.0.0.1:8081")
 		}
 	}
 	return nil, errNoSuchRequest

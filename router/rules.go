@@ -20,6 +20,7 @@ type rules struct {
 	policies     map[string]policy.Policy
 	access.Rules          // keys and certificates, as they were read
 	ring         []string // gossip keys; the first one sends
+	secret       []byte   // that keys every block hash; one that was changed waits for a restart
 	at           time.Time
 	files        fileStates // of the files before they were read
 }
@@ -115,5 +116,8 @@ func (r *rules) readFiles(cfg *Config, now time.Time) (faults []error) {
 	fault(err)
 	r.ring, err = keyring(cfg.Mesh)
 	fault(err)
+	r.secret, err = hashSecret(cfg)
+	fault(err)
+	fault(meshFiles(&cfg.Mesh).Check())
 	return faults
 }

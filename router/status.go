@@ -199,7 +199,7 @@ func (rep *replicaReport) streamStatus(r *fleet.Replica, d crdt.Digest) console.
 	s.Holes = len(rep.index.Holes(r.Stream))
 	s.Facts, s.Linked, s.Digest = d.Base.Count, d.Base.Linked, report.Digest(&d)
 	if rep.index.Quarantined(r.Stream) {
-		s.State, s.Detail = "quarantined", "its numbering restarts again and again; two processes behind one URL look like that"
+		s.State, s.Detail = "quarantined", "its numbering restarts again and again, as with two engines behind one URL; give each engine a URL of its own"
 	}
 	if f, ok := rep.index.Full(r.Stream); ok {
 		s.State, s.Detail = "unusable", report.Unusable(&f)

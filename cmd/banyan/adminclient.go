@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,7 +9,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 )
@@ -46,12 +47,19 @@ func (c *adminClient) flags(fs *flag.FlagSet) {
 	text(&c.certKey, "cert-key", "BANYAN_ADMIN_CERT_KEY", "", "file with the private key of --cert (PEM)")
 }
 
-// adminURL makes a base address of what people type.
+// adminURL makes a base address of what people type: a host alone has the port
+// of admin.listen by default, a URL that of its scheme.
 func adminURL(peer string) string {
-	if !strings.Contains(peer, "://") {
-		peer = "http://" + peer
+	peer = strings.TrimRight(peer, "/")
+	if strings.Contains(peer, "://") {
+		return peer
 	}
-	return strings.TrimRight(peer, "/")
+	host := strings.TrimSuffix(strings.TrimPrefix(peer, "["), "]")
+	if ip := net.ParseIP(host); ip != nil || host != "" && !strings.Contains(host, ":") {
+		_, port, _ := net.SplitHostPort(defaultPeer)
+		peer = net.JoinHostPort(host, port)
+	}
+	return "http://" + peer
 }
 
 // open reads the files that the flags name.
@@ -107,49 +115,66 @@ func (c *adminClient) call(ctx context.Context, method, path string) ([]byte, er
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%s)", err, cure(err))
+		return nil, fmt.Errorf("%w (%s)", err, cure(req.URL, err))
 	}
 	defer res.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAdminBytes))
 	if err != nil {
 		return nil, err
 	}
-	switch text := complaint(raw); {
+	switch text, kind, code := complaint(raw); {
+	case code == "no_client_certificate":
+		return nil, fmt.Errorf("%s: %s asks for a client certificate: --cert and --cert-key", res.Status, c.peer)
+	case res.StatusCode >= 300 && kind != "" && kind != adminFault:
+		return nil, fmt.Errorf("%s: %s (%s is not an admin listener: is it the OpenAI port? --peer names admin.listen, port 8081 by default)", res.Status, text, c.peer)
 	case res.StatusCode == http.StatusUnauthorized && c.key == "":
 		return nil, fmt.Errorf("%s: %s asks for a key: --admin-key-file, or BANYAN_ADMIN_KEY in the environment", res.Status, c.peer)
 	case res.StatusCode == http.StatusUnauthorized:
 		return nil, fmt.Errorf("%s: %s does not know this admin key (its lines are in admin.keys_file)", res.Status, c.peer)
 	case res.StatusCode == http.StatusBadRequest && strings.Contains(text, "HTTPS server"):
 		return nil, fmt.Errorf("%s: the peer speaks TLS: --peer https://%s", res.Status, c.peer)
-	case res.StatusCode == http.StatusNotFound && bytes.Contains(raw, []byte(`"admin_error"`)):
+	case kind == adminFault && res.StatusCode == http.StatusNotFound:
 		return nil, errors.New(text)
-	case res.StatusCode == http.StatusNotFound && method == http.MethodGet:
-		return nil, fmt.Errorf("%s: %s (is %s the OpenAI port? --peer names admin.listen, port 8081 by default)", res.Status, text, c.peer)
-	case res.StatusCode >= 300:
+	case kind == adminFault:
 		return nil, fmt.Errorf("%s: %s", res.Status, text)
+	case res.StatusCode >= 300:
+		return nil, fmt.Errorf("%s: %s (is %s the admin listener of a peer? --peer names admin.listen, port 8081 by default)", res.Status, text, c.peer)
 	}
 	return raw, nil
 }
 
-// complaint is what an answer says is wrong, in one line.
-func complaint(raw []byte) string {
-	var doc struct{ Error struct{ Message string } }
-	text := string(raw)
+// adminFault is the type of the errors of admin listeners.
+const adminFault = "admin_error"
+
+// complaint is what an answer says is wrong, in one line, and of what type and
+// code that is, if the answer has the form of the OpenAI API.
+func complaint(raw []byte) (text, kind, code string) {
+	var doc struct {
+		Error struct {
+			Message, Type string
+			Code          any
+		}
+	}
+	text = string(raw)
 	if json.Unmarshal(raw, &doc) == nil && doc.Error.Message != "" {
-		text = doc.Error.Message
+		text, kind = doc.Error.Message, doc.Error.Type
+		code, _ = doc.Error.Code.(string)
 	}
 	text = strings.Join(strings.Fields(text), " ")
-	return text[:min(len(text), 300)]
+	return text[:min(len(text), 300)], kind, code
 }
 
-// cure says what to do about a call that got no answer.
-func cure(err error) string {
+// cure says what to do about a call to an address that got no answer.
+func cure(at *url.URL, err error) string {
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &unknown):
 		return "--ca names the authority that signed the peer's certificate"
 	case strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 		return "the peer speaks no TLS: leave https:// out"
+	}
+	if at.Port() == "" {
+		return "is a peer running there? --peer names no port: admin.listen has 8081 by default"
 	}
 	return "is a peer running there? --peer names its admin.listen address"
 }

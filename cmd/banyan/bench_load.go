@@ -128,7 +128,7 @@ func (l *loading) enough() int {
 
 // runLoad drives an endpoint with a workload and tells what its user felt.
 func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("load", stderr)
+	fs := flagSet("load", stdout)
 	var l loading
 	l.register(fs)
 	given := parse(fs, args)

@@ -32,8 +32,8 @@ complete -c banyan -F -n "not __fish_use_subcommand" -a "(banyan (commandline -o
 }
 
 // completion prints a script for a shell.
-func completion(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("completion", stderr)
+func completion(_ context.Context, args []string, stdout, _ io.Writer) error {
+	fs := flagSet("completion", stdout)
 	if err := parse(fs, args); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 // runDemo plays the whole product on loopback with this very binary.
 func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("demo", stderr)
+	fs := flagSet("demo", stdout)
 	cfg := demo.Config{Progress: stdout}
 	fs.IntVar(&cfg.Peers, "peers", 3, "number of router peers")
 	fs.IntVar(&cfg.Replicas, "replicas", 4, "number of stand-in replicas")

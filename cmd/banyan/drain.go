@@ -9,14 +9,15 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/banyan-llm/banyan/router/console"
 )
 
 // setIntent drains or undrains a replica through any peer.
-func setIntent(ctx context.Context, verb string, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet(verb, stderr)
+func setIntent(ctx context.Context, verb string, args []string, stdout io.Writer) error {
+	fs := flagSet(verb, stdout)
 	var admin adminClient
 	admin.flags(fs)
 	force, wait := new(bool), new(time.Duration)
@@ -41,15 +42,25 @@ func setIntent(ctx context.Context, verb string, args []string, stdout, stderr i
 	if err != nil {
 		return err
 	}
-	var told struct{ Warning string }
+	var told struct {
+		Warning string
+		Already bool
+	}
 	_ = json.Unmarshal(answer, &told) // an answer without one warns of nothing
 	switch {
+	case verb == "undrain" && told.Already:
+		fmt.Fprintf(stdout, "%s was not drained: it takes requests\n", names[0])
 	case verb == "undrain":
 		fmt.Fprintf(stdout, "%s takes requests again, from every peer of the mesh\n", names[0])
 	case told.Warning != "":
-		fmt.Fprintf(stdout, "%s is drained. %s\n", names[0], told.Warning)
+		fmt.Fprintf(stdout, "%s is drained, but it%s\n", names[0], strings.TrimPrefix(told.Warning, names[0]))
+	case told.Already:
+		fmt.Fprintf(stdout, "%s was drained already: no peer of the mesh sends it new requests\n", names[0])
 	default:
 		fmt.Fprintf(stdout, "%s is drained: no peer of the mesh sends it new requests; those that run go on\n", names[0])
+	}
+	if verb == "drain" {
+		fmt.Fprintf(stdout, "undo with: banyan undrain %s\n", names[0])
 	}
 	if *wait <= 0 {
 		return nil
@@ -65,7 +76,7 @@ const idleFor = time.Second
 // still in flight when that changes. A replica that is needed gets new requests
 // all the same, so it is never told to be free.
 func waitIdle(ctx context.Context, admin *adminClient, name string, wait time.Duration, needed bool, stdout io.Writer) error {
-	deadline, last := time.Now().Add(wait), -1
+	deadline, said := time.Now().Add(wait), 0
 	var idle time.Time
 	for ctx.Err() == nil {
 		st, _, err := fetchStatus(ctx, admin)
@@ -78,10 +89,10 @@ func waitIdle(ctx context.Context, admin *adminClient, name string, wait time.Du
 			return nil
 		}
 		n := st.Replicas[i].Inflight
-		if n != last && n > 0 {
+		if n != said && n > 0 {
 			fmt.Fprintf(stdout, "in flight at %s: %d\n", name, n)
+			said = n
 		}
-		last = n
 		switch {
 		case n > 0:
 			idle = time.Time{}

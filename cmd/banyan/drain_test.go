@@ -28,7 +28,7 @@ func TestAWaitEndsWellOnceNothingIsInFlight(t *testing.T) {
 func TestAWaitForAReplicaThatIsNeededFails(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
-			fmt.Fprint(w, `{"warning":"No other replica serves m: its requests still go there."}`)
+			fmt.Fprint(w, `{"warning":"r0 is the only replica left for m and keeps getting its requests"}`)
 			return
 		}
 		fmt.Fprint(w, `{"peer_id":"p","name":"p","replicas":[{"name":"r0","state":"draining"}]}`)
@@ -36,6 +36,9 @@ func TestAWaitForAReplicaThatIsNeededFails(t *testing.T) {
 	defer s.Close()
 	var out, errs bytes.Buffer
 	code := run(t.Context(), []string{"drain", "--peer", s.Listener.Addr().String(), "--force", "--wait", "1ms", "r0"}, &out, &errs)
+	if !strings.Contains(out.String(), "r0 is drained, but it is the only replica left for m") || !strings.Contains(out.String(), "undo with: banyan undrain r0") {
+		t.Error(out.String())
+	}
 	if code == exitOK || strings.Contains(out.String(), "can be stopped") || !strings.Contains(out.String(), "do not stop it") {
 		t.Errorf("exit code %d: %s%s", code, &out, &errs)
 	}

@@ -130,10 +130,10 @@ func diverge(s *console.Status) {
 	s.Replicas[6].Stream.State, s.Replicas[6].Stream.Detail = "quarantined", "its numbering restarts again and again; two processes behind one URL look like that"
 	s.Problems = append(s.Problems,
 		console.Problem{Text: "gpu03 is down: connection refused", Help: "Requests go to the others; see deploy/README.md#replica-down"},
-		console.Problem{Text: "Events of gpu06 are ignored: its numbering restarts again and again; two processes behind one URL look like that", Help: "Its cache is only guessed until that is repaired"},
-		console.Problem{Text: "Peer router-d failed", Help: "Other peers follow its event streams now. Restart it or start another at its address; if it is gone for good, it is forgotten an hour after it failed"},
-		console.Problem{Text: "The view of peer router-c is 2210 ms old", Help: "It is dead, or short of CPU, or the link or a clock is wrong: a dead peer is called failed within half a minute"},
-		console.Problem{Text: "2 streams differ between peers at equal contexts", Help: "It heals by snapshot; keep both digests and report a bug"},
+		console.Problem{Text: "Events of gpu06 are ignored: its numbering restarts again and again, as with two engines behind one URL; give each engine a URL of its own", Help: "Its cache is predicted meanwhile"},
+		console.Problem{Text: "Peer router-d failed", Help: "The others took over. Restart it; if it is gone for good, do nothing: it leaves this list an hour after it failed"},
+		console.Problem{Text: "Load data of peer router-c is 2.2 s old", Help: "The peer is dead, short of CPU or cut off. A dead peer is listed as failed within half a minute; if it is not, look at its CPU limit and the link"},
+		console.Problem{Text: "Peers disagree on the cached blocks of 2 replicas", Help: "It repairs itself, and requests go on. Save `banyan status --json` of two peers and report a bug"},
 	)
 }
 

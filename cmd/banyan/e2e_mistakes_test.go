@@ -55,7 +55,7 @@ func TestPeersThatDifferSayWhatDiffers(t *testing.T) {
 		})
 		c.p.evidence("another grid and limits.predictions, seen from " + name)
 		text, code := said(t, "status", "--peer", c.p.said["admin"], "--check")
-		for _, says := range []string{"refuse each other", c.says, "another limits.predictions", "1 of 2 peers are alive and of this mesh; 1 refused"} {
+		for _, says := range []string{"refuse each other", c.says, "a different limits.predictions", "only 1 of 2 peers is alive and of this mesh: 1 refused"} {
 			if code != exitFailed || !strings.Contains(text, says) {
 				t.Errorf("%s: exit code %d, no %q in:\n%s", name, code, says, text)
 			}
@@ -70,7 +70,7 @@ func TestPeersThatDifferSayWhatDiffers(t *testing.T) {
 	b.stop()
 	a.stop()
 	for _, p := range []*process{a, b} {
-		if !strings.Contains(p.errs.String(), "another limits.predictions") {
+		if !strings.Contains(p.errs.String(), "a different limits.predictions") {
 			t.Errorf("the log does not say what differs:\n%s", p.errs)
 		}
 	}
@@ -129,13 +129,13 @@ func TestDrainingIsSafe(t *testing.T) {
 			}
 		}
 	}
-	if text, code := said(t, "drain", "--peer", admin, "r1"); code != exitFailed || !strings.Contains(text, "r1 is the last replica that takes requests for m") || !strings.Contains(text, "--force") {
+	if text, code := said(t, "drain", "--peer", admin, "r1"); code != exitFailed || !strings.Contains(text, "not drained: r1 is the only replica left for m") || !strings.Contains(text, "--force") {
 		t.Errorf("the last one: exit code %d: %s", code, text)
 	}
-	if text, code := said(t, "status", "--peer", admin, "--check"); code != exitOK || !strings.Contains(text, "drained by an operator, without new requests: r0") {
+	if text, code := said(t, "status", "--peer", admin, "--check"); code != exitOK || !strings.Contains(text, "√ drained, gets no new requests: r0") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
-	if text, code := said(t, "drain", "--peer", admin, "--force", "r1"); code != exitOK || !strings.Contains(text, "it still gets them") {
+	if text, code := said(t, "drain", "--peer", admin, "--force", "r1"); code != exitOK || !strings.Contains(text, "r1 is drained, but it is the only replica left for m and keeps getting its requests") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 	peers[0].say([]message{{"user", "Hello."}}) // no other can take it

@@ -153,7 +153,7 @@ replicas:
 			t.Errorf("the list lacks %s:\n%s", id, list)
 		}
 	}
-	if text, code := peers[1].why(failed); code == exitOK || !strings.Contains(text, "routed by the peer p0 ("+p.said["mesh"]) {
+	if text, code := peers[1].why(failed); code == exitOK || !strings.Contains(text, "routed by peer p0 on host 127.0.0.1 (alive): run banyan why "+failed) {
 		t.Errorf("another peer: exit code %d, %s", code, text)
 	}
 	if text, code := p.why("nobody's"); code == exitOK || !strings.Contains(text, "no request with this id") {

@@ -156,7 +156,7 @@ func TestEventsThatCannotBeHeardAreTold(t *testing.T) {
 		says string
 	}{
 		"closed port": {deaf("tcp://"+closedPort(t), r.said["replay"]), "connection refused"},
-		"swapped":     {deaf(r.said["replay"], r.said["events"]), "swap events: and replay:"},
+		"swapped":     {deaf(r.said["replay"], r.said["events"]), "swap `events` and `replay`"},
 	} {
 		p := c.p
 		eventually(t, name+": the verdict tells", func() bool {
@@ -166,16 +166,16 @@ func TestEventsThatCannotBeHeardAreTold(t *testing.T) {
 		p.evidence("events: " + name)
 		text, code := p.check()
 		text = strings.Join(strings.Fields(text), " ")
-		if code != exitFailed || !strings.Contains(text, "Events of r0 cannot be heard") || !strings.Contains(text, c.says) {
+		if code != exitFailed || !strings.Contains(text, "Events of r0 cannot be received") || !strings.Contains(text, c.says) {
 			t.Errorf("%s: exit code %d, no %q in:\n%s", name, code, c.says, text)
 		}
 		eventually(t, name+": the gauge is 0", func() bool {
 			raw, err := p.admin.call(t.Context(), http.MethodGet, "/metrics")
 			return err == nil && strings.Contains(string(raw), `banyan_replica_events{replica="r0"} 0`)
 		})
-		eventually(t, name+": the log tells", func() bool { return strings.Contains(p.errs.String(), "events of a replica cannot be heard") })
+		eventually(t, name+": the log tells", func() bool { return strings.Contains(p.errs.String(), "KV events of a replica cannot be received") })
 		p.stop()
-		if n := strings.Count(p.errs.String(), "events of a replica cannot be heard"); n != 1 {
+		if n := strings.Count(p.errs.String(), "KV events of a replica cannot be received"); n != 1 {
 			t.Errorf("%s: logged %d times, want once:\n%s", name, n, p.errs)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 // keygen prints a gossip key or a client's key, or writes a mesh authority and
 // certificates.
-func keygen(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("keygen", stderr)
+func keygen(_ context.Context, args []string, stdout, _ io.Writer) error {
+	fs := flagSet("keygen", stdout)
 	dir := fs.String("mesh-certs", "", "folder to write a mesh CA and one certificate with its key into (PEM), instead of a gossip key; all peers may share the pair")
 	client := fs.String("client", "", "make an API key for the client of this name and its line for auth.keys_file, instead of a gossip key")
 	tenant := fs.String("tenant", "", "with --client: tenant of this client (default: the client's name; * = the tenant named in the isolate_by header)")

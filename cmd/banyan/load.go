@@ -70,7 +70,14 @@ func (o option) set(text string) error {
 	}
 	fresh := reflect.New(o.value.Type())
 	if err := strictYAML([]byte(text), fresh.Interface()); err != nil {
-		return fmt.Errorf("%s: %q is not a %s: %w", o.key, text, kindName(o.value.Type()), err)
+		switch kind := kindName(o.value.Type()); o.value.Kind() {
+		case reflect.Bool:
+			return fmt.Errorf("%s: %q is not %s", o.key, text, kind)
+		case reflect.Slice, reflect.Map, reflect.Struct: // what of it is wrong
+			return fmt.Errorf("%s: %q is not a %s: %w", o.key, text, kind, err)
+		default:
+			return fmt.Errorf("%s: %q is not a %s", o.key, text, kind)
+		}
 	}
 	o.value.Set(fresh.Elem())
 	return nil
@@ -106,6 +113,8 @@ type loaded struct {
 	cfg   router.Config
 	path  string
 	print bool
+
+	misused error // what is wrong with the command line alone
 }
 
 // usageError marks faults of the command line or configuration: exit code 2.
@@ -114,8 +123,8 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 // loadConfig layers default < file < environment < flag. All faults come back
-// at once, each beginning with its key.
-func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, error) {
+// at once, each beginning with its key. Help that args ask for goes to help.
+func loadConfig(args []string, environ []string, help io.Writer) (loaded, error) {
 	l := loaded{cfg: router.DefaultConfig()}
 	opts := options(&l.cfg)
 	flags := flag.NewFlagSet("banyan serve", flag.ContinueOnError)
@@ -127,15 +136,15 @@ func loadConfig(args []string, environ []string, stderr io.Writer) (loaded, erro
 	open := flags.Bool("insecure-admin", false, "let anybody use an admin listener beyond loopback")
 	flags.StringVar(&l.path, "config", "", "YAML file")
 	flags.BoolVar(&l.print, "print-config", false, "print the effective configuration and exit")
-	flags.Usage = func() { serveUsage(stderr, opts) }
+	flags.Usage = func() { serveUsage(help, opts) }
 	given := parse(flags, args)
 	if errors.Is(given, flag.ErrHelp) {
 		return l, given
 	}
-	errs := []error{given}
-	if given == nil { // behind a flag that is not known, a word may be its value
-		errs = append(errs, noArguments(flags))
+	if l.misused = given; given == nil { // behind a flag that is not known, a word may be its value
+		l.misused = noArguments(flags)
 	}
+	errs := []error{l.misused}
 	var lines map[string]int // of the keys whose values come from the file
 	unread := false
 	if l.path != "" {
@@ -200,7 +209,7 @@ func readFile(path string, cfg *router.Config) (lines map[string]int, err error)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, unreadable{fmt.Errorf("%s: %w", path, err)}
+		return nil, unreadable{fmt.Errorf("%s: %w (check brackets and quotes; indent with spaces, not tabs)", path, err)}
 	}
 	if lines, err = keyFaults(&doc, reflect.TypeOf(cfg).Elem()); err != nil {
 		_ = yaml.Unmarshal(data, cfg) // what is right counts, so that no other fault is made up
@@ -317,7 +326,7 @@ func serveUsage(w io.Writer, opts []option) {
 	fmt.Fprintln(w, "--mesh.join a:7946,b:7946 and --admission.key_classes '{batch: 2}'.")
 	fmt.Fprintln(w, "\nThe command")
 	for _, f := range [][2]string{
-		{"config", "file with the configuration (YAML)"},
+		{"config file", "file with the configuration (YAML)"},
 		{"print-config", "print the configuration that results, secrets masked, and exit"},
 		{"insecure-mesh", "short for --mesh.insecure"},
 		{"insecure-admin", "short for --admin.insecure"},
@@ -337,47 +346,50 @@ func serveUsage(w io.Writer, opts []option) {
 			fmt.Fprintf(w, "\n%s\n", sections[at][1])
 			last = at
 		}
-		fmt.Fprintf(w, "  --%-42s %s%s\n", o.key+typeName(o.value), o.doc, defaultText(o.value))
+		text := o.doc
+		if def := o.defaultText(); def != "" {
+			text += " (default " + def + ")"
+		}
+		fmt.Fprintf(w, "  --%-42s %s\n", strings.TrimSpace(o.key+" "+o.kindWord()), text)
 	}
 }
 
-// typeName says what a setting's flag takes, as the flags of other commands do.
-func typeName(v reflect.Value) string {
-	switch {
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		return " duration"
-	case v.CanInt():
-		return " int"
-	case v.CanFloat():
-		return " float"
-	case v.Kind() == reflect.Slice:
-		return " list"
-	case v.Kind() == reflect.Map:
-		return " map"
-	case v.Kind() == reflect.Bool:
+// kindWord is what the help calls the option's values; empty for a switch.
+func (o option) kindWord() string {
+	switch t := o.value.Type(); {
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case t.Kind() == reflect.Bool:
 		return ""
+	case t.Kind() == reflect.Slice:
+		return "list"
+	case t.Kind() == reflect.Float64 || t.Kind() == reflect.Float32:
+		return "float"
+	case t.Kind() == reflect.String || t.Kind() == reflect.Map:
+		return t.Kind().String()
 	}
-	return " " + v.Kind().String()
+	return "int"
 }
 
-// defaultText is a setting's default in brackets, "" if it is empty.
-func defaultText(v reflect.Value) string {
-	switch x := v.Interface().(type) {
-	case float64:
-		return " (default " + strconv.FormatFloat(x, 'f', -1, 64) + ")"
-	case bool:
-		if !x {
+// defaultText is the option's value as people write it; empty for none.
+func (o option) defaultText() string {
+	switch v := o.value; v.Kind() {
+	case reflect.Bool:
+		if !v.Bool() {
+			return "" // as every switch
+		}
+	case reflect.Slice, reflect.Map:
+		if v.Len() == 0 {
 			return ""
 		}
-	case int64:
-		if x >= 1<<20 && x%(1<<20) == 0 {
-			return fmt.Sprintf(" (default %d, %d MiB)", x, x>>20)
+	case reflect.Float64, reflect.Float32:
+		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
+	case reflect.Int64:
+		if n := v.Int(); strings.HasSuffix(o.key, "_bytes") && n > 0 && n%(1<<20) == 0 {
+			return fmt.Sprintf("%d, %d MiB", n, n>>20)
 		}
 	}
-	if (v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.String) && v.Len() == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (default %v)", v.Interface())
+	return fmt.Sprint(o.value.Interface())
 }
 
 // printConfig writes the configuration as YAML with secrets masked.

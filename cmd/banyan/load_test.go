@@ -71,8 +71,8 @@ replicas:
 	}
 	lines := strings.Split(err.Error(), "\n")
 	for _, want := range []string{
-		`policy: "foo" is not one of`, `routing.disaggregate.mode: "sometimes"`, "routing.disaggregate.tokens: -3", "limits.retries: must not be negative (line 6)",
-		"limits.queue: must not be negative", "grid: -1", `ends in /v1: give what stands before it (line 8)`, "replicas[1].url: holds a user or password",
+		`policy: "foo" is not one of`, `routing.disaggregate.mode: "sometimes"`, "routing.disaggregate.tokens: must be 0 or more, not -3", "limits.retries: must be 0 or more, not -1 (line 6)",
+		"limits.queue: must be 0 or more, not -5", "grid: -1", `ends in /v1: give what stands before it (line 8)`, "replicas[1].url: holds a user or password",
 		`replicas[1].events: "tcp://h" is not tcp://host:port (line 11)`, "replicas[2].url: ", "replicas[2].replay: ",
 	} {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) }) {
@@ -145,7 +145,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"replica", "--layout", "xml"}, exitUsage, "", "layout"},
 		{[]string{"status", "--peer", "127.0.0.1:1"}, exitFailed, "", "is a peer running there"},
 		{[]string{"drain"}, exitUsage, "", "name one replica"},
-		{[]string{"help", "load"}, exitOK, "", "usage: banyan load --url URL"},
+		{[]string{"help", "load"}, exitOK, "usage: banyan load --url URL", ""},
 		{[]string{"version", "--json"}, exitUsage, "", "no such flag: --json"},
 		{[]string{"version", "x"}, exitUsage, "", "unexpected argument"},
 		{[]string{"keygen", "--client", "a", "--admin", "b"}, exitUsage, "", "--client, --admin: one key"},
@@ -207,7 +207,7 @@ func TestPortInUseIsAClearError(t *testing.T) {
 	code = run(t.Context(), []string{
 		"serve", "--insecure-mesh", "--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--mesh.bind", l, "--log.level", "error",
 	}, first, errs)
-	if code != exitFailed || !strings.Contains(errs.String(), "mesh.bind") || !strings.Contains(errs.String(), "in use (give another address") {
+	if code != exitFailed || !strings.Contains(errs.String(), "mesh.bind") || !strings.Contains(errs.String(), "in use (set a different address") {
 		t.Errorf("exit code %d, stderr %q", code, errs.String())
 	}
 }

@@ -48,16 +48,16 @@ func commands() []command {
 		{"load", "--url URL [--workload NAME] [--rate R] …", "load-test an OpenAI endpoint; print time to first token, time per output token and cached tokens", "", runLoad},
 		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch] …", "show peers, replicas, load and what is wrong", "", runStatus},
 		{"why", "[--peer ADDR] [--json] [ID]", "show what happened to a request and why its replica was chosen; without ID, list the last failed, slow or retried requests", "", runWhy},
-		{"drain", "[--peer ADDR] [--wait 60s] [--force] REPLICA", "send no new requests to a replica, from any peer, until `banyan undrain REPLICA`", drainHelp, func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-			return setIntent(ctx, "drain", args, stdout, stderr)
+		{"drain", "[--peer ADDR] [--wait 60s] [--force] REPLICA", "send no new requests to a replica, from any peer, until `banyan undrain REPLICA`", drainHelp, func(ctx context.Context, args []string, stdout, _ io.Writer) error {
+			return setIntent(ctx, "drain", args, stdout)
 		}},
-		{"undrain", "[--peer ADDR] REPLICA", "send requests to a drained replica again, from all peers", "", func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-			return setIntent(ctx, "undrain", args, stdout, stderr)
+		{"undrain", "[--peer ADDR] REPLICA", "send requests to a drained replica again, from all peers", "", func(ctx context.Context, args []string, stdout, _ io.Writer) error {
+			return setIntent(ctx, "undrain", args, stdout)
 		}},
 		{"keygen", "[--mesh-certs DIR | --client NAME | --admin NAME]", "make a gossip key, mesh certificates, or a client's or operator's API key", "", keygen},
 		{"completion", "bash|zsh|fish", "print a completion script for the shell: source <(banyan completion bash)", "", completion},
-		{"version", "", "print the version", "", func(_ context.Context, args []string, stdout, stderr io.Writer) error {
-			fs := flagSet("version", stderr)
+		{"version", "", "print the version", "", func(_ context.Context, args []string, stdout, _ io.Writer) error {
+			fs := flagSet("version", stdout)
 			if err := errors.Join(parse(fs, args), noArguments(fs)); err != nil {
 				return err
 			}
@@ -118,9 +118,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		case errors.Is(err, errCheck):
 			return exitFailed
 		case errors.As(err, &bad):
-			what := "not started, because of:"
-			if c.name == "validate" {
-				what = "this is wrong:"
+			what := "wrong arguments:"
+			switch c.name {
+			case "serve":
+				what = "not started, because of:"
+			case "validate":
+				if what = "1 error:"; strings.Contains(bad.Error(), "\n") {
+					what = fmt.Sprintf("%d errors:", 1+strings.Count(bad.Error(), "\n"))
+				}
 			}
 			fmt.Fprintf(stderr, "banyan %s: %s\n", c.name, what)
 			for line := range strings.SplitSeq(bad.Error(), "\n") {
@@ -151,19 +156,20 @@ func usage(w io.Writer) {
 	fmt.Fprintln(w, "\nexit codes: 0 success; 1 the command or the check failed; 2 wrong flags or configuration.")
 }
 
-// flagSet makes a subcommand's flags, whose faults are usage errors.
-func flagSet(name string, stderr io.Writer) *flag.FlagSet {
+// flagSet makes a subcommand's flags, whose faults are usage errors. Its help,
+// if it is asked for, is what the command prints.
+func flagSet(name string, stdout io.Writer) *flag.FlagSet {
 	fs := flag.NewFlagSet("banyan "+name, flag.ContinueOnError)
 	fs.Usage = func() {
 		for _, c := range commands() {
 			if c.name == name {
-				fmt.Fprintf(stderr, "usage: banyan %s\n\n%s\n\n", strings.TrimSpace(c.name+" "+c.args), c.help+c.more)
+				fmt.Fprintf(stdout, "usage: banyan %s\n\n%s\n\n", strings.TrimSpace(c.name+" "+c.args), c.help+c.more)
 			}
 		}
 		var flags strings.Builder
 		fs.SetOutput(&flags)
 		fs.PrintDefaults()
-		fmt.Fprint(stderr, strings.TrimPrefix(strings.ReplaceAll("\n"+flags.String(), "\n  -", "\n  --"), "\n"))
+		fmt.Fprint(stdout, strings.TrimPrefix(strings.ReplaceAll("\n"+flags.String(), "\n  -", "\n  --"), "\n"))
 	}
 	return fs
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // runReplica serves one stand-in inference replica until it is told to stop.
-func runReplica(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("replica", stderr)
+func runReplica(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	fs := flagSet("replica", stdout)
 	var cfg standin.Config
 	fs.StringVar(&cfg.Name, "name", "r0", "name; also seeds its block hashes")
 	fs.StringVar(&cfg.Listen, "listen", "127.0.0.1:8000", "address of its OpenAI API")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,7 +16,7 @@ import (
 
 // serve runs one router peer until SIGTERM or SIGINT, then drains.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	l, err := loadConfig(args, os.Environ(), stderr)
+	l, err := loadConfig(args, os.Environ(), stdout)
 	if err != nil {
 		return err
 	}
@@ -47,17 +48,19 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // validate reads a configuration as serve would, and the files it names, and
 // says what is wrong with it without starting anything.
-func validate(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && strings.TrimLeft(args[0], "-") == "help" {
-		return parse(flagSet("validate", stderr), args)
-	}
+func validate(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		args = append([]string{"--config", args[0]}, args[1:]...)
 	}
-	l, err := loadConfig(args, os.Environ(), stderr)
+	l, err := loadConfig(args, os.Environ(), io.Discard) // the help is another one
 	switch {
+	case errors.Is(err, flag.ErrHelp):
+		flagSet("validate", stdout).Usage()
+		fmt.Fprintln(stdout, "  FILE    the configuration (YAML), as --config of banyan serve")
+		fmt.Fprintln(stdout, "\nEvery setting that banyan serve --help lists is a flag here too; a flag wins over FILE.")
+		return err
 	case l.path == "":
-		return usageError{errors.New("name the configuration file: banyan validate banyan.yaml")}
+		return usageError{errors.Join(l.misused, errors.New("name the configuration file: banyan validate banyan.yaml"))}
 	case err != nil:
 		return err
 	}
@@ -68,7 +71,10 @@ func validate(_ context.Context, args []string, stdout, stderr io.Writer) error 
 	case err != nil:
 		return err
 	}
-	fmt.Fprintf(stdout, "%s is right: a peer started here would take it. Relative paths in it count from where a peer is started. No address was tried.\n", l.path)
+	fmt.Fprintf(stdout, "%s is valid. Relative paths in it were looked up from the current folder. No network address was checked.\n", l.path)
+	if d := &l.cfg.Discovery; len(l.cfg.Replicas) == 0 && len(d.DNS) == 0 && d.Kubernetes.Selector == "" {
+		fmt.Fprintln(stdout, "warning: no replica is listed and discovery is off: every request would get 503")
+	}
 	return nil
 }
 

@@ -151,7 +151,7 @@ func (e *evaluation) names() []string {
 
 // runSimEval evaluates policies on one workload.
 func runSimEval(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("sim", stderr)
+	fs := flagSet("sim", stdout)
 	fs.String("faults", "", "`file` of faults for a mesh, alone or beside a workload: see banyan sim --faults FILE --help") // read by runSim
 	var e evaluation
 	e.register(fs)

@@ -65,7 +65,7 @@ func (f *faultPlay) register(fs *flag.FlagSet) {
 
 // runSimFaults plays a schedule and exits 1 if a property does not hold.
 func runSimFaults(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("sim", stderr)
+	fs := flagSet("sim", stdout)
 	var f faultPlay
 	f.register(fs)
 	if err := parse(fs, args); err != nil {

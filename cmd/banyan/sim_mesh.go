@@ -35,7 +35,7 @@ func (m *meshPlay) register(fs *flag.FlagSet) {
 // runSimMesh plays a workload in a mesh and exits 1 if a property does not
 // hold or a request fails that no fault cut in mid-answer.
 func runSimMesh(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("sim", stderr)
+	fs := flagSet("sim", stdout)
 	var m meshPlay
 	m.register(fs)
 	if err := parse(fs, args); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // runStatus prints what one peer knows of the mesh.
 func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("status", stderr)
+	fs := flagSet("status", stdout)
 	var admin adminClient
 	admin.flags(fs)
 	var show statusView

@@ -18,8 +18,8 @@ import (
 
 // runWhy prints what was known of one request and what came of it; without an
 // id, the last requests that failed, were slow or were retried.
-func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flagSet("why", stderr)
+func runWhy(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	fs := flagSet("why", stdout)
 	var admin adminClient
 	admin.flags(fs)
 	asJSON := fs.Bool("json", false, "print GET /v1/requests/ID as JSON")

@@ -62,7 +62,7 @@ func (w *keyWalk) walk(n *yaml.Node, t reflect.Type, key string) {
 		w.section(n, t, key)
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 		if n.Kind != yaml.SequenceNode {
-			w.fault(n, key, "want a list, each item with - in front")
+			w.fault(n, key, "must be a list, each item with - in front")
 			return
 		}
 		for i, item := range n.Content {
@@ -78,7 +78,7 @@ func (w *keyWalk) walk(n *yaml.Node, t reflect.Type, key string) {
 // section walks a mapping beside the fields of a struct.
 func (w *keyWalk) section(n *yaml.Node, t reflect.Type, key string) {
 	if n.Kind != yaml.MappingNode {
-		w.fault(n, key, "want a section of keys")
+		w.fault(n, key, "must be a map of keys, as {key: value}")
 		return
 	}
 	fields := map[string]reflect.Type{}
@@ -94,7 +94,7 @@ func (w *keyWalk) section(n *yaml.Node, t reflect.Type, key string) {
 		case !ok:
 			w.fault(n.Content[i], at, "no such key%s", nearest(name, fields, 1))
 		case seen[name]:
-			w.fault(n.Content[i], at, "is there twice")
+			w.fault(n.Content[i], at, "appears twice")
 		default:
 			seen[name] = true
 			w.lines[at] = n.Content[i].Line
@@ -128,7 +128,7 @@ func wanted(n *yaml.Node, t reflect.Type) string {
 	case t.Kind() == reflect.Bool:
 		kind = kindName(t)
 	case t.Kind() == reflect.Map:
-		kind = "a section of keys"
+		kind = "a map of keys"
 	case t.Kind() == reflect.String:
 		kind = "a text"
 	}
@@ -138,5 +138,5 @@ func wanted(n *yaml.Node, t reflect.Type) string {
 	case yaml.SequenceNode:
 		return kind + ", not a list"
 	}
-	return kind + ", not a section"
+	return kind + ", not a map"
 }

@@ -101,16 +101,16 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	fault(!plain(c.Name, maxNodeName), "mesh.name: %q is not 1 to %d printable bytes without spaces", c.Name, maxNodeName)
+	errs = append(errs, CheckName(c.Name))
 	fault(c.PeerID == crdt.PeerID{}, "mesh.name: no peer id")
 	fault(c.Core == nil, "mesh: no core")
 	fault(!isAddress(c.Bind, true), "mesh.bind: %q is not host:port", c.Bind)
 	fault(c.Advertise != "" && !isAddress(c.Advertise, false), "mesh.advertise: %q is not host or host:port", c.Advertise)
 	fault(len(c.Join) > maxSeeds, "mesh.join: more than %d seeds", maxSeeds)
 	for i, s := range c.Join {
-		fault(!isAddress(s, false), "mesh.join[%d]: %q is not host or host:port", i, s)
+		errs = append(errs, CheckSeed(i, s))
 	}
-	fault(len(c.Label) < 1 || len(c.Label) > memberlist.LabelMaxSize, "mesh.label: not 1 to %d bytes", memberlist.LabelMaxSize)
+	errs = append(errs, CheckLabel(c.Label))
 	fault(c.TLS.any() && !c.TLS.all(), "mesh.tls: cert, key and ca go together")
 	fault(c.Version != "" && !plain(c.Version, maxVersion), "mesh: version is not at most %d printable bytes", maxVersion)
 	fault(c.HTTP != "" && !plain(c.HTTP, maxHTTP), "mesh: http address is not at most %d printable bytes", maxHTTP)
@@ -120,6 +120,30 @@ func (c *Config) Validate() error {
 	fault(len(c.Keyring) == 0 && !c.Insecure,
 		"mesh.key: no keyring; `banyan keygen` makes a key, insecure runs without one")
 	return errors.Join(errs...)
+}
+
+// CheckName reports what is wrong with the name of a peer.
+func CheckName(name string) error {
+	if !plain(name, maxNodeName) {
+		return fmt.Errorf("mesh.name: %q is not 1 to %d printable bytes without spaces", name, maxNodeName)
+	}
+	return nil
+}
+
+// CheckLabel reports what is wrong with the label of a mesh.
+func CheckLabel(label string) error {
+	if len(label) < 1 || len(label) > memberlist.LabelMaxSize {
+		return fmt.Errorf("mesh.label: not 1 to %d bytes", memberlist.LabelMaxSize)
+	}
+	return nil
+}
+
+// CheckSeed reports what is wrong with the i-th seed of a mesh.
+func CheckSeed(i int, seed string) error {
+	if !isAddress(seed, false) {
+		return fmt.Errorf("mesh.join[%d]: %q is not host or host:port", i, seed)
+	}
+	return nil
 }
 
 // withDefaults fills what is zero.

@@ -87,25 +87,67 @@ func (f *fileIdentity) stamps() (out [3]fileStamp, err error) {
 	return out, nil
 }
 
-func (f *fileIdentity) load() (tls.Certificate, *x509.CertPool, error) {
-	cert, err := tls.LoadX509KeyPair(f.paths.Cert, f.paths.Key)
-	if err != nil {
-		return cert, nil, fmt.Errorf("mesh.tls.cert: %w", err)
+func (f *fileIdentity) load() (tls.Certificate, *x509.CertPool, error) { return f.paths.load() }
+
+// Check reads the files and reports every fault, each beginning with its key.
+// Without names there is none.
+func (f TLSFiles) Check() error {
+	if !f.all() {
+		return nil
+	}
+	_, _, err := f.load()
+	return err
+}
+
+// load reads the files. All faults come back, each beginning with its key.
+func (f TLSFiles) load() (tls.Certificate, *x509.CertPool, error) {
+	var data [3][]byte
+	var faults []error
+	for i, file := range [][2]string{{"cert", f.Cert}, {"key", f.Key}, {"ca", f.CA}} {
+		var err error
+		if data[i], err = readPEM(file[1]); err != nil {
+			faults = append(faults, fmt.Errorf("mesh.tls.%s: %w", file[0], err))
+		}
+	}
+	var cert tls.Certificate
+	if faults == nil {
+		var err error
+		if cert, err = tls.X509KeyPair(data[0], data[1]); err != nil {
+			at := "cert"
+			if x509.NewCertPool().AppendCertsFromPEM(data[0]) { // the fault is not there
+				at = "key"
+			}
+			faults = append(faults, fmt.Errorf("mesh.tls.%s: %w", at, err))
+		}
+	}
+	roots := x509.NewCertPool()
+	if data[2] != nil && !roots.AppendCertsFromPEM(data[2]) {
+		faults = append(faults, fmt.Errorf("mesh.tls.ca: no certificate in %s", f.CA))
+	}
+	if faults != nil {
+		return cert, nil, errors.Join(faults...)
 	}
 	if cert.Leaf == nil {
+		var err error
 		if cert.Leaf, err = x509.ParseCertificate(cert.Certificate[0]); err != nil {
 			return cert, nil, fmt.Errorf("mesh.tls.cert: %w", err)
 		}
 	}
-	ca, err := os.ReadFile(f.paths.CA)
-	if err != nil {
-		return cert, nil, fmt.Errorf("mesh.tls.ca: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(ca) {
-		return cert, nil, fmt.Errorf("mesh.tls.ca: no certificate in %s", f.paths.CA)
-	}
 	return cert, roots, nil
+}
+
+// readPEM reads a regular file of bounded size.
+func readPEM(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	case st.Size() > maxPEMBytes:
+		return nil, fmt.Errorf("%s is longer than %d bytes", path, maxPEMBytes)
+	}
+	return os.ReadFile(path)
 }
 
 func (f *fileIdentity) configs() (client, server *tls.Config) {

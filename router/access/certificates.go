@@ -57,7 +57,11 @@ func ReadCertificate(c *TLSConfig, section string, now time.Time) (*Certificate,
 	}
 	pair, err := tls.X509KeyPair(chain, private)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", section, err)
+		at := "cert"
+		if x509.NewCertPool().AppendCertsFromPEM(chain) { // the fault is not there
+			at = "key"
+		}
+		return nil, fmt.Errorf("%s.%s: %w", section, at, err)
 	}
 	leaf, err := x509.ParseCertificate(pair.Certificate[0])
 	if err != nil {

@@ -134,7 +134,7 @@ func (list Keys) Find(bearer string) *Key {
 func ReadFile(path string, limit int64) ([]byte, error) {
 	// A pipe or a device would be waited for, or never end.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {

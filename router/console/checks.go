@@ -52,7 +52,7 @@ func (s *Status) Expect(n int) {
 	if t := s.tally(); t.peers < n {
 		s.Problems = append(s.Problems, Problem{
 			Text: fmt.Sprintf("%d of the %d expected peers are alive", t.peers, n),
-			Help: "Start the others, or look at their logs: a peer that runs and is not here has another mesh.key, mesh.label or seed",
+			Help: "Start the others, or look at their logs: a peer that runs and is not here has a different mesh.key or mesh.label, or no seed in common",
 		})
 		s.Judge()
 	}
@@ -79,38 +79,109 @@ func (s *Status) WriteChecks(w io.Writer, look Look) error {
 }
 
 func (s *Status) checks() []check {
-	t := s.tally()
-	oldest, deaf, trying, guessed, away := 0.0, 0, 0, 0, 0
-	for _, p := range s.Peers {
-		if stateOf(&p) == "alive" && p.ViewAgeMs != nil {
-			oldest = max(oldest, *p.ViewAgeMs)
-		}
-	}
-	for _, r := range s.Replicas {
-		switch {
-		case !r.Answers():
-			away++
-		case r.Stream.State == "quarantined" || r.Stream.State == "unusable" || r.Unheard():
-			deaf++
-		case r.Stream.ConnectingMs != nil:
-			trying++
-		case r.Stream.State == "none":
-			guessed++
-		}
-	}
 	drained, needed := Drained(s.Replicas)
 	return []check{
 		{s.Ready, readyText(s)},
-		{t.peers == t.members, fmt.Sprintf("%d of %d peers are alive%s", t.peers, t.members, refusedText(s.Peers))},
-		{oldest <= 2*staleMs, "views of other peers are at most " + millis(&oldest) + " old"},
-		{t.up > 0 && t.up == t.replicas, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)},
+		s.peersCheck(),
+		s.viewsCheck(),
+		s.replicasCheck(),
 		{needed == nil, drainedText(drained, needed)},
-		{deaf+away == 0, eventsText(deaf, trying, guessed, away, len(s.Replicas))},
+		s.eventsCheck(),
 		{!slices.ContainsFunc(s.Keys, func(k Keying) bool { return k.Off }), keysCheck(s.Keys)},
-		{!s.Alone(), seedsText(len(s.Mesh.Unjoined))},
-		{s.Mesh.Divergent == 0, factsText(s.Mesh.Divergent)},
+		s.seedsCheck(),
+		s.factsCheck(),
 		{s.Config.Fault == "", configText(&s.Config)},
 	}
+}
+
+// others counts the peers beside this one that it shares with.
+func (s *Status) others() (n int) {
+	for i := range s.Peers {
+		if p := &s.Peers[i]; !p.Self && stateOf(p) == "alive" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Status) peersCheck() check {
+	t := s.tally()
+	switch {
+	case s.Alone():
+		return check{false, "alone: no other peer was ever reached"}
+	case t.members <= 1:
+		return check{true, "no other peer is known"}
+	case t.peers == t.members:
+		return check{true, fmt.Sprintf("%d of %d peers are alive", t.peers, t.members)}
+	}
+	refused, failed := 0, 0
+	for i := range s.Peers {
+		switch stateOf(&s.Peers[i]) {
+		case "refused":
+			refused++
+		case "failed":
+			failed++
+		}
+	}
+	alive, whose := "are alive", ""
+	if t.peers == 1 {
+		alive = "is alive"
+	}
+	if refused > 0 {
+		whose = " and of this mesh"
+	}
+	return check{false, fmt.Sprintf("only %d of %d peers %s%s: %s", t.peers, t.members, alive, whose, counted(", ", refused, "refused", failed, "failed"))}
+}
+
+// counted joins numbers with what they count; zeros are left out.
+func counted(between string, pairs ...any) string {
+	var parts []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i] != 0 {
+			parts = append(parts, fmt.Sprint(pairs[i], " ", pairs[i+1]))
+		}
+	}
+	return strings.Join(parts, between)
+}
+
+func (s *Status) viewsCheck() check {
+	oldest, most := 0.0, float64(2*staleMs)
+	for i := range s.Peers {
+		if p := &s.Peers[i]; stateOf(p) == "alive" && p.ViewAgeMs != nil {
+			oldest = max(oldest, *p.ViewAgeMs)
+		}
+	}
+	switch {
+	case oldest > most:
+		return check{false, "load data of a peer is " + millis(&oldest) + " old, more than " + millis(&most)}
+	case s.others() == 0:
+		return check{true, "no other peer to compare load data with"}
+	}
+	return check{true, "load data of other peers is at most " + millis(&oldest) + " old"}
+}
+
+func (s *Status) replicasCheck() check {
+	t := s.tally()
+	switch {
+	case t.replicas == 0:
+		return check{false, "no replica is known"}
+	case t.up == t.replicas:
+		return check{true, fmt.Sprintf("%d of %d replicas are up", t.up, t.replicas)}
+	}
+	var names []string
+	for i := range s.Replicas {
+		if r := &s.Replicas[i]; !r.Answers() {
+			names = append(names, r.Name)
+		}
+	}
+	verb := "are"
+	if len(names) == 1 {
+		verb = "is"
+	}
+	if len(names) > shortList {
+		names = append(names[:shortList:shortList], "…")
+	}
+	return check{false, fmt.Sprintf("%d of %d replicas %s down or unusable: %s", t.replicas-t.up, t.replicas, verb, strings.Join(names, ", "))}
 }
 
 func problemsText(n int) string {
@@ -122,23 +193,36 @@ func problemsText(n int) string {
 
 func readyText(s *Status) string {
 	if s.Ready {
-		return "this peer is ready: " + dash(s.Reason)
+		return "this peer is ready: " + dash(ReasonText(s.Reason))
 	}
-	return "this peer is not ready: " + dash(s.Reason)
+	return "this peer is not ready: " + dash(ReasonText(s.Reason))
 }
 
-// refusedText counts the peers that live and are not talked to.
-func refusedText(peers []Peer) string {
-	n := 0
-	for i := range peers {
-		if stateOf(&peers[i]) == "refused" {
-			n++
-		}
+// reasonTexts are what the reasons of readiness mean to people.
+var reasonTexts = map[string]string{
+	"alone":                              "no other peer was found",
+	"looking for the mesh":               "it is looking for the other peers",
+	"waiting for digests":                "it waits for the state of the other peers",
+	"waiting for a peer that has joined": "it waits for a peer that has all of the mesh's state",
+	"catching up":                        "it copies the state of the other peers",
+	"caught up":                          "in sync with the other peers",
+	"caught up again":                    "in sync with the other peers again",
+	"bound passed before the mesh was caught up with": "its time to copy the state of the other peers was over before it had all of it",
+	"slots come late":                        "load and cache data of other peers comes late",
+	"a stream is behind":                     "what it knows of a replica's cache is behind what another peer knows",
+	"a stream needs snapshot after snapshot": "it copies what is known of a replica's cache again and again",
+}
+
+// ReasonText says in plain words why a peer is ready, not ready or behind.
+func ReasonText(reason string) string {
+	const behind = "behind the mesh: "
+	if after, ok := strings.CutPrefix(reason, behind); ok {
+		return behind + ReasonText(after)
 	}
-	if n == 0 {
-		return ""
+	if text := reasonTexts[reason]; text != "" {
+		return text
 	}
-	return fmt.Sprintf(" and of this mesh; %d refused", n)
+	return reason
 }
 
 // Drained names the replicas that an operator drained, and the models that only
@@ -169,7 +253,7 @@ func drainedText(names, only []string) string {
 	case only != nil:
 		return "drained by an operator: " + strings.Join(names, ", ") + "; no other replica serves " + strings.Join(only, ", ") + ", so its requests still go there"
 	}
-	return "drained by an operator, without new requests: " + strings.Join(names, ", ")
+	return "drained, gets no new requests: " + strings.Join(names, ", ")
 }
 
 // keysCheck says whether prompts get the keys that events are stored under.
@@ -181,7 +265,7 @@ func keysCheck(keys []Keying) string {
 		}
 	}
 	if off == nil {
-		return "exact routing is on wherever events are followed"
+		return "exact routing: on for every model with events"
 	}
 	return "exact routing is off for " + strings.Join(off, ", ")
 }
@@ -190,41 +274,62 @@ func keysCheck(keys []Keying) string {
 func configText(c *Config) string {
 	switch {
 	case c.Fault != "":
-		return "a changed configuration was not taken up; the old one is in force"
+		return "a changed configuration was not applied; the old one is in force"
 	case len(c.Restart) > 0:
-		return "the configuration is in force but for what waits for a restart: " + strings.Join(c.Restart, ", ")
+		return "the configuration file is in force, except what needs a restart: " + strings.Join(c.Restart, ", ")
 	}
-	return "the newest configuration is in force"
+	return "the current configuration is in force"
 }
 
-// eventsText says of how many replicas the events are heard.
-func eventsText(deaf, trying, guessed, away, replicas int) string {
-	text := fmt.Sprintf("events of %d of %d replicas are heard", replicas-deaf-trying-guessed-away, replicas)
-	if deaf > 0 {
-		text += fmt.Sprintf("; %d ignored or unreachable", deaf)
+// eventsCheck says of how many replicas this peer, or another for it, is
+// connected to the events.
+func (s *Status) eventsCheck() check {
+	deaf, trying, silent, away := 0, 0, 0, 0
+	for i := range s.Replicas {
+		r := &s.Replicas[i]
+		switch {
+		case !r.Answers():
+			away++
+		case r.Stream.State == "quarantined" || r.Stream.State == "unusable" || r.Unheard():
+			deaf++
+		case r.Stream.ConnectingMs != nil:
+			trying++
+		case r.Stream.State == "none":
+			silent++
+		}
 	}
-	if trying > 0 {
-		text += fmt.Sprintf("; %d not yet connected", trying)
+	all := len(s.Replicas)
+	connected := all - deaf - trying - silent - away
+	more := counted(", ", deaf, "ignored or unreachable", away, "down or unusable", trying, "still connecting", silent, "without events (their cache is predicted)")
+	only := ""
+	if deaf+away > 0 {
+		only = "only "
 	}
-	if guessed > 0 {
-		text += fmt.Sprintf("; %d announced nowhere: their cache is guessed", guessed)
+	text := fmt.Sprintf("connected to the events of %s%d of %d replicas", only, connected, all)
+	if more != "" {
+		text += ": " + more
 	}
-	if away > 0 {
-		text += fmt.Sprintf("; %d not answering", away)
-	}
-	return text
+	return check{deaf+away == 0, text}
 }
 
-func seedsText(unjoined int) string {
-	if unjoined == 0 {
-		return "seeds of mesh.join: none is unreachable"
+func (s *Status) seedsCheck() check {
+	switch n := len(s.Mesh.Unjoined); {
+	case s.Alone():
+		return check{false, fmt.Sprintf("no seed of mesh.join was reached (%d tried)", n)}
+	case n > 0:
+		return check{true, fmt.Sprintf("seeds of mesh.join not reached yet: %d; %d s are allowed", n, aloneS)}
+	case s.others() > 0:
+		return check{true, "the mesh was joined"}
 	}
-	return fmt.Sprintf("seeds of mesh.join still being tried: %d", unjoined)
+	return check{true, "no seed of mesh.join is missing"}
 }
 
-func factsText(divergent int) string {
-	if divergent == 0 {
-		return "all peers hold the same facts"
+func (s *Status) factsCheck() check {
+	switch {
+	case s.Mesh.Divergent > 0:
+		return check{false, fmt.Sprintf("peers disagree on the cached blocks of %d replicas", s.Mesh.Divergent)}
+	case s.others() == 0:
+		return check{true, "no other peer to compare cached blocks with"}
 	}
-	return fmt.Sprintf("streams that differ between peers: %d", divergent)
+	return check{true, "all peers hold the same cached blocks"}
 }

@@ -18,7 +18,7 @@ func (s *Status) optional() (out [][2]string) {
 			d.Prefill, d.Decode, d.Mode, count(d.Pairs), count(d.Whole), count(d.Failed), d.Input, d.Cached, d.Output, number(d.Advised, 2))})
 	}
 	if c := &s.Config; c.Hash != "" {
-		text := c.Hash + ", taken up " + time.UnixMilli(c.LoadedMs).Format("2006-01-02 15:04:05")
+		text := c.Hash + ", applied " + time.UnixMilli(c.LoadedMs).Format("2006-01-02 15:04:05")
 		if len(c.Restart) > 0 {
 			text += "; waiting for a restart: " + strings.Join(c.Restart, ", ")
 		}

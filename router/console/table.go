@@ -29,8 +29,8 @@ func (s *Status) WriteTable(w io.Writer, look Look) error {
 		verdict = "TROUBLE: " + s.trouble() + ";"
 	}
 	t := s.tally()
-	out.wrapped("", s.Level, "%s  %s %d/%d peers, %s, %d divergent streams  (seen from %s, %s)",
-		s.Label, verdict, t.peers, t.members, t.replicasText(), s.Mesh.Divergent, s.Name, time.UnixMilli(s.TimeMs).Format("15:04:05"))
+	out.wrapped("", s.Level, "mesh %s: %s %s, %s, %d divergent streams  (seen from %s, %s)",
+		s.Label, verdict, s.peersText(&t), t.replicasText(), s.Mesh.Divergent, s.Name, time.UnixMilli(s.TimeMs).Format("15:04:05"))
 	out.line("")
 	out.table(peerColumns, peerRows(s))
 	out.line("")
@@ -44,14 +44,27 @@ func (s *Status) WriteTable(w io.Writer, look Look) error {
 		out.table(prefixColumns, rows)
 	}
 	out.line("")
-	for _, fact := range s.summary() {
+	for _, fact := range s.summary(look.All || look.Width == 0) {
 		out.wrapped("          ", "", "%-10s%s", fact[0], fact[1])
 	}
+	out.line("")
+	out.wrapped("  ", "head", "%s", s.legend())
 	if len(s.Problems)+len(s.Notes) > 0 {
 		out.line("")
 	}
 	s.writeProblems(out)
 	return out.err
+}
+
+// legend says what the columns count that do not say it themselves.
+func (s *Status) legend() string {
+	text := "VIEW AGE: age of the load data of that peer. FACTS, BLOCKS: cached blocks known. UNCACHED: prompt tokens in flight that are not cached there. " +
+		"CACHED: share of prompt tokens that the replica reported as cached, of requests through " + dash(s.Name) + ". STREAM: the connection to its cache events (ok: connected). " +
+		"KEYS: how prompts are matched with cached blocks (exact: by the engine's own tokens)."
+	if len(s.Prefixes) > 0 {
+		text += " HOLDERS: replicas that have the prefix cached. HITS: share of the last prompts that found it cached."
+	}
+	return text
 }
 
 // writeProblems writes the problems and the notes with their cures.
@@ -64,8 +77,8 @@ func (s *Status) writeProblems(out *printer) {
 	}
 }
 
-// summary is what is said in sentences.
-func (s *Status) summary() [][2]string {
+// summary is what is said in sentences; whole: with what is for developers.
+func (s *Status) summary(whole bool) [][2]string {
 	r := &s.Requests
 	cached := ratio(r.CachedTokens, r.PromptTokens) + " of " + count(r.PromptTokens) + " prompt tokens since the start"
 	ttft := "p50 " + millis(r.TTFTMs.P50) + ", p99 " + millis(r.TTFTMs.P99) + " since the start"
@@ -77,9 +90,12 @@ func (s *Status) summary() [][2]string {
 		{"requests", count(r.Total) + " through this peer, " + count(r.Failed) + " failed"},
 		{"cached", cached},
 		{"ttft", ttft},
-		{"tree", count(s.Tree.Facts) + " facts in " + sizeText(uint64(max(s.Tree.Bytes, 0)))},
 	}
-	return append(append(out, s.Mesh.gossip()...), s.optional()...)
+	if whole {
+		out = append(out, [2]string{"tree", count(s.Tree.Facts) + " facts in " + sizeText(uint64(max(s.Tree.Bytes, 0)))})
+		out = append(out, s.Mesh.gossip()...)
+	}
+	return append(out, s.optional()...)
 }
 
 func peerRows(s *Status) (rows []tableRow) {
@@ -124,18 +140,23 @@ var peerColumns = []column{
 
 func replicaRows(s *Status) (rows []tableRow) {
 	for _, r := range s.Replicas {
-		state := r.State
-		if !r.Answers() {
-			state += " " + age(r.SinceMs)
-		} else if r.SlowStart != nil && state == "up" {
-			state = fmt.Sprintf("warming %.0f %%", 100**r.SlowStart)
+		state, cached, blocks, keys := r.State, share(r.Cached), count(r.Stream.Facts), keysText(s, &r)
+		if state == "unfit" {
+			state = "unusable"
 		}
 		stream := r.Stream.State
-		if r.Stream.Detail != "" && stream != "ok" && r.Answers() { // of one that is down the reason is told below
+		switch {
+		case !r.Answers(): // what was known of it says nothing now; the reason is told below
+			state += " " + age(r.SinceMs)
+			cached, blocks, stream, keys = "-", "-", "-", "-"
+		case r.SlowStart != nil && state == "up":
+			state = fmt.Sprintf("ramping up %.0f %%", 100**r.SlowStart)
+		}
+		if r.Stream.Detail != "" && stream != "ok" && r.Answers() {
 			stream += ": " + r.Stream.Detail
 		}
 		rows = append(rows, tableRow{worse(levelOf(r.State), levelOf(r.Stream.State)), []string{
-			r.Name, r.URL, engineText(&r), roleText(&r), state, fmt.Sprint(r.Inflight), count(uint64(max(r.Uncached, 0))), share(r.Cached), count(r.Stream.Facts), stream, keysText(s, &r),
+			r.Name, r.URL, engineText(&r), roleText(&r), state, fmt.Sprint(r.Inflight), count(uint64(max(r.Uncached, 0))), cached, blocks, stream, keys,
 		}})
 	}
 	return worstFirst(rows)

@@ -68,7 +68,7 @@ func (s *Status) Judge() {
 	case s.Draining:
 		head = "Draining."
 	case !s.Ready:
-		head = "Not ready: " + s.Reason + "."
+		head = "Not ready: " + ReasonText(s.Reason) + "."
 	case t.replicas == 0:
 		head = "No replica is known."
 	case t.up == 0:
@@ -84,7 +84,16 @@ func (s *Status) Judge() {
 	case t.members == 1:
 		head = "Well, without other peers."
 	}
-	s.Verdict = fmt.Sprintf("%s %d/%d peers, %s, %d divergent", head, t.peers, t.members, t.replicasText(), s.Mesh.Divergent)
+	s.Verdict = fmt.Sprintf("%s %s, %s, %d divergent", head, s.peersText(&t), t.replicasText(), s.Mesh.Divergent)
+}
+
+// peersText is how many peers are alive; of one that should see others, and
+// does not, "1/1" would look well.
+func (s *Status) peersText(t *tally) string {
+	if s.Alone() {
+		return "alone"
+	}
+	return fmt.Sprintf("%d/%d peers", t.peers, t.members)
 }
 
 // replicasText is how many replicas are up, and how many of them an operator

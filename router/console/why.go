@@ -42,6 +42,17 @@ func WriteWhy(w io.Writer, told *requests.Told, look Look) error {
 	return out.err
 }
 
+// keysWord says how a prompt's cached tokens were found.
+func keysWord(scheme string) string {
+	switch scheme {
+	case "engine":
+		return "exact, by the engine's own tokens"
+	case "text":
+		return "by text, from this mesh's own requests"
+	}
+	return dash(scheme)
+}
+
 // undecided says why no replica was chosen.
 func undecided(r *requests.ToldRecord) string {
 	switch r.Error {
@@ -60,6 +71,8 @@ func tryRow(i int, t *requests.ToldTry) tableRow {
 	switch {
 	case t.Lost:
 		result = "the other replica of the hedge was faster"
+	case t.Cause == requests.CauseLeft:
+		result = "cancelled: the client left"
 	case t.Cause != "":
 		level, result = LevelWarn, t.Cause
 		if t.Detail != "" {
@@ -91,15 +104,15 @@ func Outcome(told *requests.Told) string {
 	}
 	switch {
 	case told.State == "running" && len(told.Decisions) == 0:
-		return "waits for " + millis(&r.Duration) + " and has no replica yet"
+		return "has waited " + millis(&r.Duration) + ", no replica yet"
 	case told.State == "running":
-		return "runs for " + millis(&r.Duration) + " at " + r.Replica + asked
+		return "running for " + millis(&r.Duration) + " at " + r.Replica + asked
 	case r.Error == requests.ErrLeft:
 		return "the client left after " + millis(&r.Duration) + asked
 	case r.Error == requests.ErrCut:
-		return "FAILED: the answer" + by + " broke off after its first byte" + asked
+		return "FAILED: the response of " + dash(r.Replica) + " ended after its first byte, before it was complete" + asked
 	case r.Error == requests.ErrInStream:
-		return "FAILED: " + dash(r.Replica) + " told of an error inside the stream" + asked
+		return "FAILED: " + dash(r.Replica) + " reported an error inside the streamed response" + asked
 	case r.Status >= 400 && r.Error != "":
 		return fmt.Sprintf("FAILED: refused with %d %s%s", r.Status, r.Error, asked)
 	case r.Status >= 400 || r.Status == 0:
@@ -135,14 +148,14 @@ func requestFacts(told *requests.Told) (out [][2]string) {
 	if r.Stream {
 		kind = ", streamed"
 	}
-	add("came", r.Time+" at peer "+told.Peer)
+	add("received", r.Time+" at peer "+told.Peer)
 	add("request", r.Endpoint+kind)
 	add("model", r.Model)
 	add("key", r.Key)
 	add("tenant", r.Tenant)
-	times := "queue " + millis(&r.Queue) + ", first token " + millis(r.TTFT) + ", all " + millis(&r.Duration)
+	times := "queue " + millis(&r.Queue) + ", first token " + millis(r.TTFT) + ", total " + millis(&r.Duration)
 	add("time", times)
-	add("tokens", fmt.Sprintf("prompt %s (believed cached %s, found cached %s), output %s", tokens(r.Prompt), tokens(r.Matched), tokens(r.Cached), tokens(r.Output)))
+	add("tokens", fmt.Sprintf("prompt %s (predicted cached %s, reported cached %s), output %s", tokens(r.Prompt), tokens(r.Matched), tokens(r.Cached), tokens(r.Output)))
 	add("client id", r.ClientID)
 	add("trace", r.Trace)
 	return out
@@ -166,8 +179,8 @@ var candidateColumns = []column{
 
 // reasonWords say what the reasons of a choice mean.
 var reasonWords = map[string]string{
-	"prefix": "it holds most of the prompt", "load": "none was less loaded", "spill": "who holds the prompt was too busy", "session": "it served the session before",
-	"stale": "what other peers told was too old", "only": "there was no other", "baseline": "the policy looks at neither cache nor load",
+	"prefix": "it holds most of the prompt", "load": "it was the least loaded", "spill": "the replica that holds the prompt was too busy", "session": "it served the session before",
+	"stale": "data from other peers was too old", "only": "there was no other", "baseline": "the policy looks at neither cache nor load",
 }
 
 // decision draws one choice of a replica.
@@ -181,17 +194,17 @@ func (p *printer) decision(i int, d *requests.ToldDecision) {
 		why += ": " + words
 	}
 	p.wrapped("  ", "", "Choice %d, at +%s: %s (%s; policy %s)", i+1, millis(&d.AtMs), to, why, d.Policy)
-	p.wrapped("  ", "", "  known: %d of %d prompt tokens cached there, keys by %s, predicted first token %s; loads up to %s old, caches up to %s, peers: %d",
-		d.Matched, d.Prompt, dash(d.Keys), millis(d.Predicted), millis(&d.LoadAgeMs), millis(&d.IndexAgeMs), d.Peers)
+	p.wrapped("  ", "", "  known: %d of %d prompt tokens cached there (%s); predicted first token %s; load data up to %s old, cache data up to %s, from %d peers",
+		d.Matched, d.Prompt, keysWord(d.Keys), millis(d.Predicted), millis(&d.LoadAgeMs), millis(&d.IndexAgeMs), d.Peers)
 	if d.Waited > 0 {
 		moved := "it stayed"
 		if d.From != "" {
 			moved = "moved here from " + d.From
 		}
-		p.wrapped("  ", "", "  waited %s to hear what other peers sent at the same moment: %s", millis(&d.Waited), moved)
+		p.wrapped("  ", "", "  waited %s to see what other peers sent at the same moment: %s", millis(&d.Waited), moved)
 	}
 	if d.Source != "" {
-		p.wrapped("  ", "", "  told to fetch %d more tokens from %s instead of computing them", d.Fetched, d.Source)
+		p.wrapped("  ", "", "  asked to fetch %d more tokens from %s instead of computing them", d.Fetched, d.Source)
 	}
 	list := slices.Clone(d.Candidates)
 	slices.SortStableFunc(list, func(a, b requests.ToldCandidate) int {
@@ -219,7 +232,7 @@ func (p *printer) decision(i int, d *requests.ToldDecision) {
 	}
 	p.table(candidateColumns, rows)
 	if len(rows) > 1 {
-		p.line("CACHED, EXPECTED: tokens of the prompt there, by its events and by requests on their way. The lowest SCORE wins.")
+		p.line("CACHED: prompt tokens cached there, by its events. EXPECTED: prompt tokens that requests on their way there will add. The lowest SCORE wins (what it counts depends on the policy; ttft: predicted seconds to the first token).")
 	}
 	if n := d.Count - len(list); n > 0 {
 		p.line(fmt.Sprintf("… and %d more candidates", n))
@@ -256,4 +269,4 @@ func WriteRequests(w io.Writer, list []requests.Told, look Look) error {
 }
 
 // refusedHint says where the requests are that the list leaves out.
-const refusedHint = "Requests answered 4xx are the client's to mend and not listed: banyan why ID tells of one."
+const refusedHint = "Not listed: requests whose client gave up before they were slow (access_log.slow), and 4xx responses, which are client errors. banyan why ID shows one."

@@ -51,7 +51,7 @@ func (s *Spec) checkRanks() error {
 	case s.Ranks < 2:
 		return nil
 	case s.Rank != 0:
-		return errors.New("a replica is one rank or has ranks, not both")
+		return errors.New("set rank or ranks, not both")
 	case s.Engine == trtllm || s.Events == Poll:
 		return errors.New("TensorRT-LLM picks the rank of a request itself")
 	}

@@ -113,7 +113,7 @@ func (r *Replica) Unfit() (why, cure string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.models.Load() == nil && r.Spec.Model == "" && r.listErr != "" {
-		return "no LLM server answers there: " + r.listErr, "url: names the base of an OpenAI API, without /v1; if it asks for a key, set credentials_file:"
+		return "no LLM server answers there: " + r.listErr, "Set `url` to the base URL of an OpenAI API, without /v1. If it needs a key, set `credentials_file`"
 	}
 	return "", ""
 }

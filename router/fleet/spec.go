@@ -166,7 +166,7 @@ func ValidateSpecs(specs []Spec) error {
 				bad("name", "%q is already the name of replicas[%d]", one.Name, j)
 			}
 			if j, ok := streams[one.Stream()]; ok {
-				bad("url", "%s rank %d is already replicas[%d]", one.URL, one.Rank, j)
+				bad("url", "%s rank %d is already listed as replicas[%d]", one.URL, one.Rank, j)
 			}
 			names[one.Name], streams[one.Stream()] = i, i
 		}

@@ -252,11 +252,9 @@ func (c *PackConfig) Fits(blockSize int) bool {
 // Cure says in plain words what is wrong with a block size and what to do.
 func (c *PackConfig) Cure(blockSize int) string {
 	if blockSize%c.Grid == 0 {
-		return fmt.Sprintf("the engine's blocks of %d tokens are longer than %d blocks of the mesh's grid of %d: "+
-			"its events cannot be used and this replica runs on predictions; start the engine with shorter blocks or the mesh with a larger grid",
+		return fmt.Sprintf("its block size %d is more than %d times the mesh's grid of %d; start the engine with shorter blocks, or all peers with a larger grid",
 			blockSize, crdt.MaxPerPage, c.Grid)
 	}
-	return fmt.Sprintf("the engine's blocks of %d tokens neither divide the mesh's grid of %d nor are a multiple of it: "+
-		"its events cannot be used and this replica runs on predictions; start the engine with %s %d (or a multiple of it up to 16 times)",
-		blockSize, c.Grid, c.Engine.pageFlag(), c.Grid)
+	return fmt.Sprintf("its block size %d does not fit the mesh's grid of %d; start the engine with %s %d, or a multiple of it up to %d",
+		blockSize, c.Grid, c.Engine.pageFlag(), c.Grid, crdt.MaxPerPage*c.Grid)
 }

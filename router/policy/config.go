@@ -128,7 +128,7 @@ func (c *Config) Validate() error {
 	var errs []error
 	atLeast := func(key string, v float64) {
 		if !(v >= 0 && v <= math.MaxFloat64) {
-			errs = append(errs, fmt.Errorf("%s: %v is not 0 or more", key, v))
+			errs = append(errs, fmt.Errorf("%s: must be 0 or more, not %v", key, v))
 		}
 	}
 	atLeast("tiers.cpu", c.Tiers.CPU)

@@ -49,11 +49,11 @@ func (c *DisaggConfig) validate() error {
 	}
 	for key, v := range map[string]float64{"tokens": float64(c.Tokens), "transfer": c.Transfer} {
 		if !(v >= 0 && v <= math.MaxFloat64) {
-			bad(key, "%v is not 0 or more", v)
+			bad(key, "must be 0 or more, not %v", v)
 		}
 	}
 	if c.Timeout <= 0 {
-		bad("timeout", "must be more than 0")
+		bad("timeout", "must be more than 0, not %v", c.Timeout)
 	}
 	return errors.Join(errs...)
 }

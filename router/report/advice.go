@@ -10,13 +10,20 @@ import (
 // what to do. split: prompts may be computed elsewhere than answers.
 func adviceFor(down *console.Replica, all []console.Replica, split bool) string {
 	var up []*console.Replica
+	var drained []string // still serve what no other does
 	anybody := false
 	for i := range all {
-		if r := &all[i]; r.State == "up" && r.Kind != "pool" && r.Kind != "render" {
-			anybody = true
-			if sharesModel(r, down) {
-				up = append(up, r)
-			}
+		r := &all[i]
+		if !r.Answers() || r.Kind == "pool" || r.Kind == "render" {
+			continue
+		}
+		anybody = true
+		switch {
+		case !sharesModel(r, down):
+		case r.State == "draining":
+			drained = append(drained, r.Name)
+		default:
+			up = append(up, r)
 		}
 	}
 	plays := func(role string) bool {
@@ -27,15 +34,19 @@ func adviceFor(down *console.Replica, all []console.Replica, split bool) string 
 	})
 	switch {
 	case down.Kind == "pool":
-		return "What it holds is computed again elsewhere: repair it"
+		return "What it holds is computed again elsewhere: restart it"
 	case down.Kind == "render":
 		return "The others, or the replicas themselves, are asked for tokens: restart it"
 	case !anybody:
 		return "No replica is left and requests get 503: start one"
+	case len(up) == 0 && len(drained) == 1:
+		return "Only " + drained[0] + " still serves its model, and it is drained: restart " + down.Name + ", or let the other work again (banyan undrain " + drained[0] + ")"
+	case len(up) == 0 && drained != nil:
+		return "Only " + listed(drained) + " still serve its model, and they are drained: restart " + down.Name + ", or let one work again (banyan undrain " + drained[0] + ")"
 	case len(up) == 0:
 		return "No other replica serves its model, whose requests get 503: start one"
 	case !split:
-		return "Requests go to the others: repair or remove it"
+		return "Requests go to the others: restart it, or take it out of `replicas`"
 	case !alone && !(plays("prefill") && plays("decode")):
 		return "SGLang's servers of one role cannot do the other's work and requests get 503: start one of role " + down.Role
 	case down.Role == "prefill" && !plays("prefill"):
@@ -43,7 +54,7 @@ func adviceFor(down *console.Replica, all []console.Replica, split bool) string 
 	case down.Role == "decode" && !plays("decode"):
 		return "No decode replica is left and the others serve whole requests: start one"
 	}
-	return "Requests go to the others: repair or remove it"
+	return "Requests go to the others: restart it, or take it out of `replicas`"
 }
 
 // sharesModel reports whether two replicas serve a model in common, as far as

@@ -45,9 +45,9 @@ func TestI1EverythingToldNamesACure(t *testing.T) {
 	}
 	for _, want := range []string{
 		"not ready", "a is down", "b gets no requests", "Events of c are ignored", "Drained replicas still get", "Peer p failed", "refuse each other",
-		"view of peer r is 3000 ms old", "behind the mesh", "not taken up: a; b", "1 streams differ", "9 requests wait", "Discovery by dns fails",
+		"Load data of peer r is 3.0 s old", "behind the mesh", "not applied: a; b", "cached blocks of 1 replicas", "9 requests wait", "Discovery by dns fails",
 		"of data-parallel rank 2, not 0", "a: two groups", "u runs 4 data-parallel ranks and 1 of them", "v runs 2 data-parallel ranks, not 3",
-		"3 messages, the last with the topic \"kv\"", "no replica has role: prefill nor role: decode", "prompts are keyed by text",
+		"3 messages, the last with the topic \"kv\"", "no replica has role: prefill nor role: decode", "Exact routing is off for chat prompts of m",
 	} {
 		n := 0
 		for _, q := range s.Problems {

@@ -53,8 +53,8 @@ func keyProblems(keys []console.Keying) (out []console.Problem) {
 			help = strings.Replace(help, "Start vLLM with "+scaleOut, "Do that", 1)
 		}
 		out = append(out, console.Problem{
-			Text: fmt.Sprintf("Events are followed but %s prompts are keyed by text: exact routing is off for %s because %s", strings.Join(apis[of], " and "), k.Model, why),
-			Help: help,
+			Text: fmt.Sprintf("Exact routing is off for %s prompts of %s: %s", strings.Join(apis[of], " and "), k.Model, why),
+			Help: "They are matched by text, so only prefixes that this mesh itself routed are found. " + help,
 		})
 	}
 	return out

@@ -31,7 +31,7 @@ func notes(s *console.Status) (out []console.Problem) {
 			who, whose = " announce", "their"
 		}
 		out = append(out, console.Problem{
-			Text: listed(names) + who + " no cache events: " + whose + " cache is guessed from the requests that peers send there and the cached tokens that answers report",
+			Text: listed(names) + who + " no cache events: " + whose + " cache is predicted from the requests that peers send there and the cached tokens that responses report",
 			Help: cure,
 		})
 	}
@@ -41,17 +41,17 @@ func notes(s *console.Status) (out []console.Problem) {
 // silentCure says how an engine's events would be had.
 func silentCure(r *console.Replica) string {
 	if strings.Contains(r.Stream.Detail, "says that it publishes at") {
-		return "Set events: to the address where it publishes, if that is right"
+		return "Set `events` to the address where it publishes, if that is right"
 	}
 	switch r.Engine {
 	case "vllm":
-		return "Start vLLM with --kv-events-config, and before 0.32 set events: and replay: here (deploy/README.md#engines)"
+		return "Start vLLM with --kv-events-config, and before 0.32 set `events` and `replay` here (deploy/README.md#engines)"
 	case "sglang":
 		return "Start SGLang with --kv-events-config (deploy/README.md#engines)"
 	case "trtllm":
-		return "Set events: poll if no other program reads its events (deploy/README.md#engines)"
+		return "Set `events` to poll if no other program reads its events (deploy/README.md#engines)"
 	}
-	return "Set engine: and events: if the engine publishes them (deploy/README.md#engines)"
+	return "Set `engine` and `events` if the engine publishes them (deploy/README.md#engines)"
 }
 
 // listed joins names, the first few of many.
@@ -77,8 +77,8 @@ func crowdedNotes(w *console.WorkingSet) (out []console.Problem) {
 	}
 	if w.UsedTokens > w.CacheTokens && w.Again >= workingset.ReuseShare {
 		out = append(out, console.Problem{
-			Text: fmt.Sprintf("conversations evict each other's KV blocks, which are computed again: prompts of the last %d s used %d tokens, and the caches hold %d", w.Seconds, w.UsedTokens, w.CacheTokens),
-			Help: "Add replicas or host memory, or let new conversations wait: admission.working_set: 0.8",
+			Text: fmt.Sprintf("Conversations evict each other's KV blocks and compute them again: in the last %d s prompts used %d tokens, the caches hold %d", w.Seconds, w.UsedTokens, w.CacheTokens),
+			Help: "Add replicas or host memory, or queue new conversations (admission.working_set = 0.8)",
 		})
 	}
 	return out

@@ -22,23 +22,23 @@ func problems(s *console.Status) []console.Problem {
 	var f found
 	switch {
 	case s.Draining:
-		f.add("It takes no new requests and ends with its last stream, at most drain.timeout later", "This peer drains")
+		f.add("It takes no new requests and exits after its last one, at most drain.timeout later", "This peer is shutting down")
 	case !s.Ready:
-		f.add("It gets no traffic until it is", "This peer is not ready: %s", s.Reason)
+		f.add("It gets no traffic until it is, normally within seconds. If this lasts, look at the other lines, and at UDP and TCP of mesh.bind", "This peer is not ready: %s", console.ReasonText(s.Reason))
 	}
 	if len(s.Replicas) == 0 {
-		f.add("List them under replicas: or turn discovery on", "No replica is known")
+		f.add("List them under `replicas`, or turn discovery on", "No replica is known")
 	}
 	f.replicas(s)
 	f.peers(s)
 	if s.Config.Fault != "" {
-		f.add("The old one stays in force; correct the file, and it is taken up at once", "The configuration was not taken up: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
+		f.add("The old one stays in force; correct the file, and it is applied at once", "The changed configuration was not applied: %s", strings.ReplaceAll(s.Config.Fault, "\n", "; "))
 	}
 	if s.Behind != "" {
-		f.add("It stays ready and routes on what it knows: look at its CPU (in a container, at its CPU limit) and at the link to the others", "This peer is behind the mesh: %s", s.Behind)
+		f.add("It stays ready and routes on what it knows: look at its CPU (in a container, at its CPU limit) and at the link to the others", "This peer is behind the mesh: %s", console.ReasonText(s.Behind))
 	}
 	if s.Mesh.Divergent > 0 {
-		f.add("It heals by snapshot; keep both digests and report a bug", "%d streams differ between peers at equal contexts", s.Mesh.Divergent)
+		f.add("It repairs itself, and requests go on. Save `banyan status --json` of two peers and report a bug", "Peers disagree on the cached blocks of %d replicas", s.Mesh.Divergent)
 	}
 	return f
 }
@@ -53,10 +53,10 @@ func (f *found) replicas(s *console.Status) {
 		}
 		switch r.Stream.State {
 		case "quarantined", "unusable":
-			f.add("Its cache is only guessed until that is repaired", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
+			f.add("Its cache is predicted meanwhile", "Events of %s are ignored: %s", r.Name, r.Stream.Detail)
 		}
 		if r.Unheard() {
-			f.add(unheardCure(r.Stream.Detail), "Events of %s cannot be heard: %s", r.Name, dashed(r.Stream.Detail))
+			f.add(unheardCure(r.Stream.Detail), "Events of %s cannot be received: %s", r.Name, dashed(r.Stream.Detail))
 		}
 	}
 	if drained, needed := console.Drained(s.Replicas); needed != nil {
@@ -67,14 +67,14 @@ func (f *found) replicas(s *console.Status) {
 func (f *found) peers(s *console.Status) {
 	for _, q := range s.Peers {
 		if q.State == "failed" {
-			f.add("Other peers follow its event streams now. Restart it or start another at its address; if it is gone for good, it is forgotten an hour after it failed", "Peer %s failed", q.Name)
+			f.add("The others took over. Restart it; if it is gone for good, do nothing: it leaves this list an hour after it failed", "Peer %s failed", q.Name)
 		}
 		if q.Refused != "" {
-			f.add("Give all peers of the mesh the same; until then these two share neither load nor facts", "Peer %s and this one refuse each other: %s", q.Name, q.Refused)
+			f.add("They share neither load nor cached blocks until both have the same: correct the one that is wrong and restart it", "Peer %s and this one refuse each other: %s", q.Name, q.Refused)
 			continue
 		}
 		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
-			f.add("It is dead, or short of CPU, or the link or a clock is wrong: a dead peer is called failed within half a minute", "The view of peer %s is %.0f ms old", q.Name, *q.ViewAgeMs)
+			f.add("The peer is dead, short of CPU or cut off. A dead peer is listed as failed within half a minute; if it is not, look at its CPU limit and the link", "Load data of peer %s is %.1f s old", q.Name, *q.ViewAgeMs/1000)
 		}
 	}
 	if s.Alone() {
@@ -82,8 +82,8 @@ func (f *found) peers(s *console.Status) {
 		if n := len(s.Mesh.Unjoined); n > 1 {
 			more = fmt.Sprintf(" (and %d more)", n-1)
 		}
-		f.add("It answers requests, but shares nothing with other peers: check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying",
-			"This peer is alone: it never reached a seed of mesh.join: %s%s", s.Mesh.Unjoined[0], more)
+		f.add(fmt.Sprintf("Seed %s%s. This peer serves requests, but shares nothing with other peers. Check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying", s.Mesh.Unjoined[0], more),
+			"This peer is alone: it never reached a seed of mesh.join")
 	}
 }
 

@@ -33,10 +33,15 @@ func TestADownReplicaSaysWhereRequestsGo(t *testing.T) {
 		t.Errorf("it is a store: %q", got)
 	}
 	s.Replicas[0].Kind = ""
-	s.Replicas[1].State = "draining" // takes no new requests
-	if got := help(); !strings.HasPrefix(got, "No replica is left") {
-		t.Errorf("the other one drains: %q", got)
+	s.Replicas[1].State = "draining" // still gets what no other serves
+	if got := help(); strings.Contains(got, "503") || !strings.HasPrefix(got, "Only r1 still serves its model, and it is drained") || !strings.Contains(got, "banyan undrain r1") {
+		t.Errorf("the other one is drained: %q", got)
 	}
+	s.Replicas = append(s.Replicas, console.Replica{Name: "r2", State: "draining"})
+	if got := help(); !strings.HasPrefix(got, "Only r1, r2 still serve its model, and they are drained") {
+		t.Errorf("two others are drained: %q", got)
+	}
+	s.Replicas = s.Replicas[:2]
 	s.Replicas[1].State = "up"
 	s.Replicas[0].Models, s.Replicas[1].Models = []string{"a"}, []string{"b"}
 	if got := help(); !strings.HasPrefix(got, "No other replica serves its model") {

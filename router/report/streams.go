@@ -41,12 +41,12 @@ func Unusable(f *index.Full) string {
 // unheardCure says what to do about events that cannot be heard, by what the
 // last attempt ended with.
 func unheardCure(why string) string {
-	const until = "Its cache is guessed from the traffic sent there until then"
+	const until = "Until then its cache is predicted from the traffic sent there"
 	if strings.Contains(why, "ROUTER") {
-		return "events: names the engine's replay port: swap events: and replay:. " + until
+		return "`events` names the engine's replay port: swap `events` and `replay`. " + until
 	}
-	return "Set events: to the address where the engine publishes (vLLM: endpoint in --kv-events-config, its * is the replica's host) " +
-		"and open that port to all peers, or leave events: out if the engine tells it. " + until
+	return "Set `events` to the engine's publish address (vLLM: endpoint in --kv-events-config, with the replica's host for *) " +
+		"and open that port to all peers, or leave `events` out if the engine reports it. " + until
 }
 
 func dashed(s string) string {

@@ -36,7 +36,7 @@ func TestEventsThatCannotBeHeardAreToldOnce(t *testing.T) {
 	}
 	var u Unheard
 	lost, back := u.Look([]console.Replica{deaf(""), {Name: "b", State: "up"}})
-	if len(lost) != 1 || lost[0].Replica != "a" || lost[0].Why != "no connection" || !strings.HasPrefix(lost[0].Cure, "Set events:") || back != nil {
+	if len(lost) != 1 || lost[0].Replica != "a" || lost[0].Why != "no connection" || !strings.HasPrefix(lost[0].Cure, "Set `events` to") || back != nil {
 		t.Fatalf("%+v %v", lost, back)
 	}
 	if lost, back = u.Look([]console.Replica{deaf("")}); lost != nil || back != nil {
@@ -45,7 +45,7 @@ func TestEventsThatCannotBeHeardAreToldOnce(t *testing.T) {
 	if lost, back = u.Look(nil); lost != nil || !slices.Equal(back, []string{"a"}) {
 		t.Errorf("%+v %v", lost, back)
 	}
-	if lost, _ = u.Look([]console.Replica{deaf("it is a ROUTER")}); len(lost) != 1 || !strings.Contains(lost[0].Cure, "swap events: and replay:") {
+	if lost, _ = u.Look([]console.Replica{deaf("it is a ROUTER")}); len(lost) != 1 || !strings.Contains(lost[0].Cure, "swap `events` and `replay`") {
 		t.Errorf("%+v", lost)
 	}
 }

@@ -58,7 +58,7 @@ func NewLog(path, format string, std io.Writer) (*Log, error) {
 }
 
 // errNoFile is of a path that is a pipe, a socket or a folder.
-var errNoFile = errors.New("is no file; to hand lines to another process set stdout")
+var errNoFile = errors.New("is not a file; to hand lines to another process set stdout")
 
 func (l *Log) open() error {
 	if info, err := os.Stat(l.path); err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0 {

@@ -56,13 +56,16 @@ type Record struct {
 type Try struct {
 	Replica string
 	Status  int    // the replica's; 0: none
-	Cause   string // why it failed: connect, reset, status, timeout; "": it did not
+	Cause   string // why it failed: connect, reset, status, timeout, or CauseLeft; "": it did not
 	Detail  string // the same in words
 	Lost    bool   // the other try of a hedge answered first
 	Before  int    // tokens of the answer that replicas before it generated, and it went on from
 	Begin   time.Duration
 	Took    time.Duration
 }
+
+// CauseLeft is the cause of a try that ended with its client.
+const CauseLeft = "client_left"
 
 // Failed reports whether the client got no whole, good answer for a reason
 // that was not its own leaving.

@@ -58,10 +58,10 @@ func (c *Config) Faults() (out []error) {
 		bad("path", "must be a file or stdout; to log nothing set access_log.mode: off")
 	}
 	if c.Slow < 0 {
-		bad("slow", "must not be negative")
+		bad("slow", "must be 0 or more, not %v", c.Slow)
 	}
 	if !(c.Sample >= 0 && c.Sample <= 1) {
-		bad("sample", "%v is not from 0 to 1", c.Sample)
+		bad("sample", "must be from 0 to 1, not %v", c.Sample)
 	}
 	return out
 }

@@ -36,7 +36,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if !(c.Sample >= 0 && c.Sample <= 1) {
-		errs = append(errs, fmt.Errorf("tracing.sample: %v is not from 0 to 1", c.Sample))
+		errs = append(errs, fmt.Errorf("tracing.sample: must be from 0 to 1, not %v", c.Sample))
 	}
 	if c.Queue < 1 || c.Queue > 1<<20 {
 		errs = append(errs, fmt.Errorf("tracing.queue: %d is not from 1 to %d", c.Queue, 1<<20))

@@ -1,0 +1,80 @@
+package console
+
+import (
+	"strings"
+	"testing"
+)
+
+// checked is what --check prints of a status.
+func checked(t *testing.T, s *Status) string {
+	t.Helper()
+	s.Judge()
+	var out strings.Builder
+	if err := s.WriteChecks(&out, Look{}); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// A peer that reached no other cannot say that all peers agree.
+func TestAPeerWithoutOthersHasNothingToCompare(t *testing.T) {
+	s := &Status{
+		Name: "a", Ready: true, Reason: "alone", UptimeS: 60, Peers: []Peer{{Name: "a", State: "alive", Self: true, Ready: true}}, Replicas: []Replica{{Name: "r", State: "up"}},
+		Mesh: Mesh{Unjoined: []string{"10.0.0.9:7946: connection refused"}}, Problems: []Problem{{Text: "This peer is alone", Help: "Check mesh.join"}},
+	}
+	text := checked(t, s)
+	for _, says := range []string{"× alone: no other peer was ever reached", "√ no other peer to compare load data with", "√ no other peer to compare cached blocks with", "× no seed of mesh.join was reached (1 tried)"} {
+		if !strings.Contains(text, says) {
+			t.Errorf("lacks %q:\n%s", says, text)
+		}
+	}
+	for _, not := range []string{"all peers", "1 of 1 peers", "0 ms old"} {
+		if strings.Contains(text, not) {
+			t.Errorf("says %q:\n%s", not, text)
+		}
+	}
+	var table strings.Builder
+	if err := s.WriteTable(&table, Look{}); err != nil || strings.Contains(table.String()+s.Verdict, "1/1 peers") || !strings.Contains(table.String(), "; alone, 1/1 replicas") {
+		t.Errorf("%v: %s\n%s", err, s.Verdict, table.String())
+	}
+	late := 9.0
+	s.Mesh.Unjoined, s.Problems = nil, []Problem{{Text: "refused", Help: "."}}
+	s.Peers = append(s.Peers, Peer{Name: "b", State: "alive", Refused: "its grid is 32", ViewAgeMs: &late})
+	if text := checked(t, s); !strings.Contains(text, "× only 1 of 2 peers is alive and of this mesh: 1 refused") || strings.Contains(text, "all peers") {
+		t.Errorf("the other one is refused:\n%s", text)
+	}
+	s.Peers[1].Refused, s.Problems = "", nil
+	if text := checked(t, s); !strings.Contains(text, "√ all peers hold the same cached blocks") || !strings.Contains(text, "√ 2 of 2 peers are alive") {
+		t.Errorf("two peers:\n%s", text)
+	}
+}
+
+// What fails is not told in the words of what holds.
+func TestAFailedCheckSaysWhatFails(t *testing.T) {
+	late, long := 4000.0, int64(20_000)
+	s := &Status{
+		Ready: true, Peers: []Peer{{Name: "a", State: "alive", Self: true}, {Name: "b", State: "alive", ViewAgeMs: &late}, {Name: "c", State: "failed"}},
+		Replicas: []Replica{
+			{Name: "r0", State: "up", Stream: Stream{State: "ok"}},
+			{Name: "r1", State: "unfit", Stream: Stream{State: "ok"}},
+			{Name: "r2", State: "down", Stream: Stream{State: "ok"}},
+			{Name: "r3", State: "up", Stream: Stream{State: "none"}},
+			{Name: "r4", State: "up", Stream: Stream{State: "connecting", ConnectingMs: &long}},
+		},
+		Mesh: Mesh{Divergent: 2}, Problems: []Problem{{Text: "much", Help: "."}},
+	}
+	text := checked(t, s)
+	for _, says := range []string{
+		"× only 2 of 3 peers are alive: 1 failed", "× load data of a peer is 4.0 s old, more than 2.0 s", "× 2 of 5 replicas are down or unusable: r1, r2",
+		"× connected to the events of only 1 of 5 replicas: 1 ignored or unreachable, 2 down or unusable, 1 without events (their cache is predicted)",
+		"× peers disagree on the cached blocks of 2 replicas",
+	} {
+		if !strings.Contains(text, says) {
+			t.Errorf("lacks %q:\n%s", says, text)
+		}
+	}
+	s.Replicas, s.Problems = s.Replicas[:1], nil
+	if text := checked(t, s); !strings.Contains(text, "√ connected to the events of 1 of 1 replicas") || strings.Contains(text, "heard") {
+		t.Errorf("one is left:\n%s", text)
+	}
+}
