@@ -131,7 +131,7 @@ replicas:
 	has(failed, failed+": FAILED: refused with 502 replica_failed", "model       bad", "client id   of the client", "reset", "r0 <- chosen", "Choice 1", "policy round_robin")
 	has("of the client", failed)
 	slow, _ := p.askFor("late", "")
-	has(slow, "answered by r0 with status 200 after 1.", "found cached 8")
+	has(slow, "answered by r0 with status 200 after 1.", "reported cached 8")
 	retried := ""
 	eventually(t, "a request is retried", func() bool {
 		id, status := p.askFor("good", "")

@@ -109,6 +109,8 @@ func (s *Status) peersCheck() check {
 	switch {
 	case s.Alone():
 		return check{false, "alone: no other peer was ever reached"}
+	case t.members <= 1 && len(s.Mesh.Unjoined) > 0:
+		return check{true, "no other peer is known yet"}
 	case t.members <= 1:
 		return check{true, "no other peer is known"}
 	case t.peers == t.members:

@@ -25,6 +25,9 @@ const shortList = 10
 func (s *Status) WriteTable(w io.Writer, look Look) error {
 	out := &printer{w: w, look: look}
 	verdict := "OK: converged,"
+	if s.others() == 0 {
+		verdict = "OK: no other peer is known,"
+	}
 	if len(s.Problems) > 0 {
 		verdict = "TROUBLE: " + s.trouble() + ";"
 	}

@@ -167,7 +167,7 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	p.f("\n")
 	if r.Overrun+r.Unsent > 0 {
-		p.f("  left out     %8d   %d were due while --max-in-flight others ran, %d were due after --duration\n", r.Overrun+r.Unsent, r.Overrun, r.Unsent)
+		p.f("  not sent     %8d   %d over --max-in-flight, %d due after --duration\n", r.Overrun+r.Unsent, r.Overrun, r.Unsent)
 	}
 	if r.Completed > 0 {
 		p.f("\n  %-12s %10s %10s %10s %10s\n", "ms", "MEAN", "P50", "P90", "P99")
