@@ -43,7 +43,7 @@ func TestHelpOfServeShowsKindsAndDefaults(t *testing.T) {
 	run(t.Context(), []string{"serve", "--help"}, &out, &out)
 	text := out.String()
 	for _, pattern := range []string{
-		`--limits.body_bytes int +.*\(default 33554432 = 32 MiB\)`,
+		`--limits.body_bytes int +.*\(default 33554432, 32 MiB\)`,
 		`--limits.body_time duration +.*\(default 1m0s\)`,
 		`--routing.tiers.cpu float +.*\(default 0\.000005\)`,
 		`--mesh.join list +`,
