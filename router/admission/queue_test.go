@@ -361,3 +361,29 @@ func TestAFullQueueKeepsTurns(t *testing.T) {
 		t.Errorf("%+v goes first", w)
 	}
 }
+
+// In a full queue the tenant that has most waiting gives way; of two that have
+// as many, the one whose last request came last.
+func TestTheBiggestTenantGivesWay(t *testing.T) {
+	for _, tc := range []struct {
+		came []string // in this order
+		gone int      // which of them
+	}{
+		{[]string{"a", "b", "c", "b", "b"}, 4},
+		{[]string{"b", "b", "b", "a", "c"}, 2},
+		{[]string{"a", "b", "b", "c", "c"}, 4},
+		{[]string{"a", "c", "c", "b", "b"}, 4},
+		{[]string{"b", "c", "b", "c", "a"}, 3},
+		{[]string{"c", "b", "b", "c", "a"}, 3},
+	} {
+		q := New(Config{Limit: len(tc.came)})
+		var waiting []*Waiter
+		for _, name := range tc.came {
+			w, _, _ := q.Push(begin, Request{Tenant: name, Cost: 1})
+			waiting = append(waiting, w)
+		}
+		if _, gone, why := q.Push(begin, Request{Tenant: "d", Cost: 1}); why != Accepted || gone != waiting[tc.gone] {
+			t.Errorf("%v: %+v gave way (%s), want the one at %d", tc.came, gone, why, tc.gone)
+		}
+	}
+}
