@@ -225,6 +225,5 @@ func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
 			peers = append(peers, m.ID)
 		}
 	}
-	ready, _ := l.readiness.ready()
-	return ingest.Owners(stream, peers, ingest.Self{ID: l.id, Joined: l.readiness.joined.Load(), Ready: ready, Draining: l.readiness.draining.Load()}, n)
+	return ingest.Owners(stream, peers, ingest.Self{ID: l.id, Joined: l.readiness.joined.Load(), Draining: l.readiness.draining.Load()}, n)
 }

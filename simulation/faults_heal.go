@@ -153,11 +153,11 @@ func (r *faultRun) untold() string {
 	return ""
 }
 
-// notReady names a peer that does not think itself ready. One that took three
+// notReady names a peer that is not caught up with the mesh. One that took three
 // snapshots of a stream says so for a minute.
 func (r *faultRun) notReady() string {
 	for _, p := range r.live() {
-		if !p.ready && !p.draining {
+		if !p.caught && !p.draining {
 			return fmt.Sprintf("%s is not ready: %s", p.name, p.reason)
 		}
 	}

@@ -33,7 +33,7 @@ func (p *faultPeer) owners(id crdt.StreamID) []crdt.PeerID {
 			peers = append(peers, info.ID)
 		}
 	}
-	return ingest.Owners(id, peers, ingest.Self{ID: p.id, Joined: p.joined, Ready: p.ready, Draining: p.draining}, 2)
+	return ingest.Owners(id, peers, ingest.Self{ID: p.id, Joined: p.joined, Draining: p.draining}, 2)
 }
 
 // reconcile follows what is owned and lets go of the rest.

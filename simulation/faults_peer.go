@@ -35,8 +35,9 @@ type faultPeer struct {
 	draining bool
 	stalled  bool
 	backlog  []func() // what came while stalled
-	ready    bool
-	joined   bool // it was ready once
+	caught   bool     // it is caught up with the mesh
+	joined   bool     // it was once
+	ready    bool     // GET /readyz would say so
 	reason   string
 	requests int  // under way
 	ingests  bool // told the mesh of an engine's log as its owner, ever
@@ -182,8 +183,9 @@ func (p *faultPeer) effect(e gossip.Effect) {
 	case gossip.Missing:
 		r.after(0, func() { p.do(func() { p.missing(e.Stream, e.Spans) }) })
 	case gossip.Caught:
-		p.ready, p.reason = e.Ready, e.Reason
+		p.caught, p.reason = e.Ready, e.Reason
 		p.joined = p.joined || e.Ready
+		p.ready = p.joined && !p.draining // as in package router: who is behind stays ready
 		r.trace(p.name, "ready %v: %s", e.Ready, e.Reason)
 	}
 }

@@ -10,8 +10,9 @@
 //	N1: a stream has its first owners by rendezvous among the peers that are
 //	    ready, not draining and heard from lately; all peers that see the same
 //	    members name the same ones.
-//	N2: a peer owns nothing before it joined the mesh or found none, nothing
-//	    while it drains, and while it catches up only what nobody else can own.
+//	N2: a peer owns nothing before it was caught up with the mesh or found
+//	    none, and nothing while it drains; between the two it owns its share,
+//	    also while it is behind.
 //	N3: make before break: who is no owner any more listens on for a while,
 //	    unless reading empties the engine's queue.
 //	N4: nobody tells the mesh what did not change its own state.

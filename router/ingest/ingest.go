@@ -17,7 +17,6 @@ const letGoMs = 3000
 type Self struct {
 	ID       crdt.PeerID
 	Joined   bool // it was caught up with the mesh once, or found none
-	Ready    bool
 	Draining bool
 }
 
@@ -35,11 +34,11 @@ func Owners(stream crdt.StreamID, others []crdt.PeerID, self Self, n int) []crdt
 // withSelf adds this peer to those that may own streams (N2). Before it joined
 // the mesh, or found none, it owns nothing: what it would name an incarnation
 // after is the start of the engine's replay buffer, later than the mesh's name,
-// which that would outrank. While it catches up again the others own all, if
-// there are any: it would have the engines replay, and tell everybody, what the
-// mesh knows already.
+// which that would outrank. From then on it owns its share, also while it is
+// behind: peers fall behind together, when they are short of CPU, and a stream
+// must not be left by all of them.
 func withSelf(others []crdt.PeerID, self Self) []crdt.PeerID {
-	if self.Draining || !self.Joined || !self.Ready && len(others) > 0 {
+	if self.Draining || !self.Joined {
 		return others
 	}
 	return append(others, self.ID)
