@@ -213,7 +213,7 @@ func (d *directory) models() []proxy.Model {
 	var out []proxy.Model
 	for _, m := range d.fleet.ModelNames() {
 		out = append(out, proxy.Model{
-			ID: m.ID, Object: "model", Created: d.clock.began.Unix(), OwnedBy: "banyan", Root: m.Root, Parent: m.Parent, MaxModelLen: m.MaxLen,
+			ID: m.ID, Object: "model", Created: d.clock.began.Unix(), OwnedBy: fleet.PeerOwner, Root: m.Root, Parent: m.Parent, MaxModelLen: m.MaxLen,
 		})
 	}
 	return out

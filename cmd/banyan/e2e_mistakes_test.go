@@ -154,6 +154,7 @@ func TestReplicasThatCannotServeAreTold(t *testing.T) {
 	page := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(page.Close)
 	m, other := replicaProcess(t, "r0"), fakeEngine(t, false, "other")
+	peer := single(t, "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s'}]", m.said["http"]))
 	listed := func(format string, args ...any) *process {
 		return single(t, "--replicas", "[{name: r0, "+fmt.Sprintf(format, args...)+"}]")
 	}
@@ -163,6 +164,7 @@ func TestReplicasThatCannotServeAreTold(t *testing.T) {
 	}{
 		"another model":   {listed("url: 'http://%s', model: x", m.said["http"]), "r0 gets no requests: model: is x, but the server there serves m"},
 		"no LLM server":   {listed("url: '%s'", page.URL), "r0 gets no requests: no LLM server answers there: /v1/models answers 404"},
+		"a Banyan peer":   {listed("url: 'http://%s'", peer.said["http"]), "r0 gets no requests: a Banyan peer answers there, not an inference server"},
 		"nobody is there": {listed("url: 'http://%s'", closedPort(t)), "r0 is down: connection refused"},
 	} {
 		eventually(t, name+": the verdict tells", func() bool {

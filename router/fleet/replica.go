@@ -63,8 +63,21 @@ func (r *Replica) Name() string { return r.Spec.Name }
 // Up reports whether the replica may get requests.
 func (r *Replica) Up() bool { return r.up.Load() }
 
+// PeerOwner is the owner of the models that a Banyan peer lists.
+const PeerOwner = "banyan"
+
+// atPeer reports whether a Banyan peer answers at the URL, itself or behind the
+// balancer: requests sent there would go round in the mesh.
+func (r *Replica) atPeer() bool {
+	told := r.models.Load()
+	return told != nil && slices.ContainsFunc(*told, func(m Model) bool { return m.Owner == PeerOwner })
+}
+
 // Models lists what the replica serves, as far as known.
 func (r *Replica) Models() []Model {
+	if r.atPeer() {
+		return nil
+	}
 	if m := r.models.Load(); m != nil {
 		return *m
 	}
@@ -78,6 +91,9 @@ func (r *Replica) Models() []Model {
 // name if the model is one. A replica that has not told its models yet serves
 // nothing unless its spec names the model.
 func (r *Replica) Serves(model string) (lora string, ok bool) {
+	if r.atPeer() {
+		return "", false
+	}
 	models := r.Models()
 	i := slices.IndexFunc(models, func(m Model) bool { return m.ID == model })
 	switch {
@@ -102,6 +118,9 @@ func (r *Replica) misnamed() bool {
 func (r *Replica) Unfit() (why, cure string) {
 	if r.Spec.Kind != KindReplica || !r.Up() {
 		return "", ""
+	}
+	if r.atPeer() {
+		return "a Banyan peer answers there, not an inference server", "Set `url` to the inference server itself, not to a peer or to the balancer before the peers"
 	}
 	if r.misnamed() {
 		var names []string

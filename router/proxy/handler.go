@@ -131,6 +131,7 @@ type exchange struct {
 	r      *http.Request
 	call   *Call
 	span   trace.Span
+	begun  time.Time // when it came
 	read   time.Time // when the body was complete
 	held   int64     // bytes taken of bodies
 	size   int       // of the body, in bytes
@@ -147,7 +148,8 @@ type exchange struct {
 // ServeHTTP answers one request: route, read, admit, try.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Handler: h, limits: h.limits.Load(), w: w, rc: http.NewResponseController(w), r: r}
-	x.call = &Call{ID: h.cfg.MintID(), Path: r.URL.Path, Start: time.Now()}
+	x.begun = time.Now()
+	x.call = &Call{ID: h.cfg.MintID(), Path: r.URL.Path, Start: x.begun}
 	x.identify()
 	x.call.Endpoint = openai.EndpointOf(r.URL.Path)
 	x.traced()
@@ -200,7 +202,7 @@ func (x *exchange) began() {
 }
 
 func (x *exchange) ended() {
-	x.end.Waited, x.end.Duration = x.waited, time.Since(x.call.Start)
+	x.end.Waited, x.end.Duration = x.waited, time.Since(x.begun) // a continued answer's call began later
 	if x.cfg.Ended != nil {
 		x.cfg.Ended(x.call, x.end)
 	}

@@ -294,6 +294,28 @@ func TestAStreamOutlivesTwoReplicas(t *testing.T) {
 	}
 }
 
+// TestAContinuedAnswerTookAllItsTime: what is remembered of a request counts from
+// its arrival, not from where another replica went on.
+func TestAContinuedAnswerTookAllItsTime(t *testing.T) {
+	const before = 50 * time.Millisecond
+	first := &counting{lose: after(3, func(http.ResponseWriter) { time.Sleep(before) })}
+	ended := make(chan End, 1)
+	g := newRig(t, func(cfg *Config) {
+		cfg.Limits.Continue = true
+		cfg.Models = func() []Model { return []Model{{ID: "m", MaxModelLen: 4096}} }
+		cfg.Ended = func(_ *Call, end End) { ended <- end }
+	}, first.ServeHTTP, (&counting{}).ServeHTTP)
+	for _, target := range g.targets {
+		target.Tokens = true
+	}
+	if h := listen(t, g.chat(longChat).body); h.text != words(9) {
+		t.Fatalf("%+v", h)
+	}
+	if end := <-ended; end.Duration < before {
+		t.Errorf("it took %v, of which the first replica took %v", end.Duration, before)
+	}
+}
+
 // TestHalfACharacterIsGeneratedAgain: a token whose text has not come is not among
 // those that the next replica goes on from.
 func TestHalfACharacterIsGeneratedAgain(t *testing.T) {
