@@ -192,10 +192,13 @@ func (l *link) address() string { return l.mesh.Addr() }
 
 func (l *link) setTags(ready, draining bool) { l.mesh.SetTags(ready, draining) }
 
+// everybody lists all members, this peer among them.
+func (l *link) everybody() []mesh.Member { return l.mesh.Members() }
+
 // members lists the other peers.
 func (l *link) members() []mesh.Member {
 	var out []mesh.Member
-	for _, m := range l.mesh.Members() {
+	for _, m := range l.everybody() {
 		if m.ID != l.id {
 			out = append(out, m)
 		}

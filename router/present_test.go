@@ -13,6 +13,7 @@ import (
 // remembers both for an hour.
 func TestAReplacedPeerIsNoTrouble(t *testing.T) {
 	id := func(n byte) crdt.PeerID { return crdt.PeerID{n} }
+	own := id(9)
 	for name, c := range map[string]struct {
 		members []mesh.Member
 		want    []string
@@ -50,13 +51,25 @@ func TestAReplacedPeerIsNoTrouble(t *testing.T) {
 			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed, First: time.Unix(1, 0)},
 			{ID: id(2), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Left},
 		}, []string{"b"}},
+		"this peer's own former process, known to have failed": {[]mesh.Member{
+			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Failed, First: time.Unix(1, 0)},
+			{ID: own, Name: "b", Addr: "10.0.0.2:7946", State: mesh.Alive},
+		}, nil},
+		"not yet known to have failed, and heard of after this one's start": {[]mesh.Member{
+			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Alive, First: time.Unix(1, 0)},
+			{ID: own, Name: "c", Addr: "10.0.0.2:7946", State: mesh.Alive},
+		}, nil},
+		"its former pod, at another address": {[]mesh.Member{
+			{ID: id(1), Name: "banyan-0", Addr: "10.0.0.2:7946", State: mesh.Failed, First: time.Unix(1, 0)},
+			{ID: own, Name: "banyan-0", Addr: "10.0.0.9:7946", State: mesh.Alive},
+		}, nil},
 		"left": {[]mesh.Member{
 			{ID: id(1), Name: "b", Addr: "10.0.0.2:7946", State: mesh.Left},
 			{ID: id(2), Name: "c", Addr: "10.0.0.3:7946", State: mesh.Alive, Draining: true},
 		}, []string{"c"}},
 	} {
 		var got []string
-		for _, m := range present(c.members) {
+		for _, m := range present(c.members, own) {
 			got = append(got, m.Name)
 		}
 		if !slices.Equal(got, c.want) {

@@ -89,7 +89,7 @@ func (rep *statusReport) peerStatus(ready bool) []console.Peer {
 		Ready: ready, Draining: rep.readiness.draining.Load(), Version: rep.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
 		ViewAges: viewAges(own.Ages),
 	}}
-	members := present(rep.mesh.members())
+	members := present(rep.mesh.everybody(), rep.id)
 	slices.SortFunc(members, func(a, b mesh.Member) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range members {
 		q := console.Peer{

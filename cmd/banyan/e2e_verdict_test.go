@@ -61,6 +61,16 @@ func TestAHealedCrashIsHealed(t *testing.T) {
 	if text, code := peers[0].check("--peers", "3"); code != exitFailed || !strings.Contains(text, "2 of the 3 expected peers are alive") {
 		t.Errorf("a missing peer: exit code %d:\n%s", code, text)
 	}
+	eventually(t, "the peer that was started again is ready", func() bool {
+		a := again.status()
+		return a != nil && a.Ready && len(a.Peers) == 2
+	})
+	for range 40 { // until its former self is called failed, and longer
+		time.Sleep(200 * time.Millisecond)
+		if a := again.status(); a == nil || len(a.Peers) != 2 || a.Peers[1].State != "alive" {
+			t.Fatalf("seen from the peer that was started again: %+v", a)
+		}
+	}
 	again.stop()
 	eventually(t, "who left is no row", func() bool {
 		s := peers[0].status()
