@@ -34,6 +34,7 @@
 //
 //	go test ./simulation -run TestFreshSchedules -timeout 0 -fault-fresh 5000 -fault-from 6000000
 //
-// Sources: ARCHITECTURE.md (properties, decisions with their figures),
-// simulation/replica (what a replica's times are fitted to).
+// Sources: ARCHITECTURE.md (properties), DECISIONS.md here and in router/policy
+// and router/pick (decisions with their figures), simulation/replica (what a
+// replica's times are fitted to).
 package simulation

@@ -4,9 +4,10 @@
 //
 // The order of one request is
 //
-//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book -> Again -> Source -> Sent
+//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book -> Fetch -> Again -> Sent
 //
-// and afterwards the load table's FirstToken and Done, and the index's Evidence.
+// (Fetch once more after an Again that moved it), and afterwards the load
+// table's FirstToken and Done, and the index's Evidence.
 // requestPath.Pick of package router tells that story with HTTP around it; the
 // simulation tells it with modelled engines. Both decide with this very code.
 //
