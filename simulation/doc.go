@@ -11,7 +11,8 @@
 // (mesh*.go) is both at once, slower: a workload that goes through every peer's
 // own request side (router/pick, router/load, and router/workingset with
 // router/admission where conversations wait) over the real index and core, under
-// faults if wanted. Replicas with host memory and the links between them are one
+// faults if wanted. What package router does around these is written again
+// (DECISIONS.md has a table of it and of how it differs). Replicas with host memory and the links between them are one
 // model for both evaluations (links.go).
 //
 // Invariants, each held by a test:
