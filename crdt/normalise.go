@@ -25,6 +25,20 @@ func (x *incarnation) begin() {
 // the form is canonical. In between the floor is that of the whole slots
 // folded; the next one may be folded in part. Nothing else is done with the
 // incarnation until then (I12).
+//
+// T (above) lies in three runs: the first settled slots are part of the base
+// already, only the floor must pass them; after those, the first folded ones
+// lie on top as the overlay; the rest is not folded. begin leaves at most one of
+// settled and folded. The work, in order:
+//
+//  1. rewinding: the overlay is undone, so that folded is 0.
+//  2. What reach finds from the floor on is folded into the base (absorb): slots
+//     that follow one another, and what is declared lost between.
+//  3. The rest of T is folded on top, in order.
+//
+// at is how far the slot of 2 or 3 is folded that did not fit into max. max used
+// up to the last block answers false, also where nothing is left: the next call
+// finds that out.
 func (x *incarnation) step(r *Ring, max int) (done bool) {
 	left := max
 	if x.rewinding && left > 0 {
@@ -122,7 +136,9 @@ func (x *incarnation) reach(limit int) (n int, floor uint64) {
 }
 
 // absorb folds of the first n slots of T as many into the base as max blocks
-// allow, and moves the floor behind the whole ones; to floor if that is all.
+// allow, and moves the floor behind the whole ones; to floor if that is all. A
+// settled slot is folded already and costs 1; the sum is that after the last of
+// them, so none is kept for those before it.
 func (x *incarnation) absorb(r *Ring, n int, floor uint64, max int) (cost int) {
 	done := 0
 	for done < n && cost < max {

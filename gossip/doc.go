@@ -18,7 +18,7 @@
 //	neighbours   who there is, connections, hellos, dials   peer.go conn.go hello.go dial.go
 //	cursor       what each peer lacks of what came here     push.go packed.go
 //	repair       what this peer lacks, snapshots            pull.go assembly.go
-//	serving      what others want                           donate.go
+//	serving      what others want                           serve.go
 //	digests, summaries, keyRepair   comparing                 digest.go summary.go keys.go
 //	loads, predictions, intents   what is told as it changes load.go beat.go predict.go intent.go
 //	acks, readiness, clockJudge                             send.go ready.go clock.go

@@ -328,7 +328,21 @@ func (c *repair) ask(pl *pull, p *peer, mine *crdt.Context) {
 	c.again(pl, wantTimeoutMs)
 }
 
-// learned follows up a slots frame: holes, forgotten streams, answers.
+// learned follows up a slots frame: holes, forgotten streams, answers. Of the
+// stream's pull it is one of these, in this order:
+//
+//  1. There is none, and the frame showed no reason for one: nothing.
+//  2. The frame is no answer of the peer that was asked (a push, or a late
+//     answer), or a snapshot is being put together: an idle pull with donors is
+//     looked at soon, since it may be done; else nothing changes.
+//  3. The donor answers that a snapshot follows: it is given longer.
+//  4. The state does not take the stream: it is left alone for a while.
+//  5. A complete answer from the ring: answered compares what is known now with
+//     what was when it was asked.
+//
+// A pull is idle; or asked (patient after 3); or asked with an assembly, whose
+// pieces come; or joining: the assembly is whole and the shell joins it, also
+// where asked has hung up meanwhile.
 func (c *repair) learned(p *peer, id crdt.StreamID, flags uint8, out *crdt.Outcome) {
 	if out.Overflow {
 		c.need(p, id, donor{blind: true}, true).whole = true

@@ -4,13 +4,17 @@
 // in what words a peer is described router/report's, how series are named
 // router/metrics'.
 //
-// Request path, in one function (requestPath.Pick, pick.go):
+// Request path: router/proxy reads the body (Handler.ServeHTTP), asks
+// requestPath.Pick (pick.go) for a target, sends and streams, and tells of it
+// by requestPath.FirstToken and requestPath.Done:
 //
-//	body -> block keys -> index.Match -> policy.Decide -> proxy -> first token -> done
+//	body -> Pick: block keys -> index.Match -> policy.Decide -> count in -> look again
+//	     -> proxy -> FirstToken -> Done
 //
-// Event path, in one function (follower.Deliver, ingest.go):
+// Event path: kvevents.Subscriber reads the engine, follower.Deliver (ingest.go)
+// takes the slots:
 //
-//	engine's bytes -> slots -> index.Apply -> gossip core -> other peers: the same Apply
+//	engine's bytes -> slots -> Deliver: index.Apply -> gossip core -> other peers: the same Apply
 //
 // R1: a request that was counted in is counted out exactly once, whatever
 // became of it.

@@ -11,7 +11,8 @@
 // (mesh*.go) is both at once, slower: a workload that goes through every peer's
 // own request side (router/pick, router/load, and router/workingset with
 // router/admission where conversations wait) over the real index and core, under
-// faults if wanted. Replicas with host memory and the links between them are one
+// faults if wanted. What package router does around these is written again
+// (DECISIONS.md has a table of it and of how it differs). Replicas with host memory and the links between them are one
 // model for both evaluations (links.go).
 //
 // Invariants, each held by a test:
@@ -34,6 +35,7 @@
 //
 //	go test ./simulation -run TestFreshSchedules -timeout 0 -fault-fresh 5000 -fault-from 6000000
 //
-// Sources: ARCHITECTURE.md (properties, decisions with their figures),
-// simulation/replica (what a replica's times are fitted to).
+// Sources: ARCHITECTURE.md (properties), DECISIONS.md here and in router/policy
+// and router/pick (decisions with their figures), simulation/replica (what a
+// replica's times are fitted to).
 package simulation

@@ -16,8 +16,10 @@ import (
 
 // views are the request sides of all peers: the load table and the picker of a
 // router, each its own, with the frames between them in place of the gossip
-// core. The index alone is modelled (eval_index.go): 64 peers with one each
-// would need 64 times the memory to know, all of them, the same.
+// core. The index is modelled (eval_index.go): 64 peers with one each would need
+// 64 times the memory to know, all of them, the same. So candidates are gathered
+// here and not by the picker, and the age of the view is what the run says
+// (DECISIONS.md, "What is written again").
 type views struct {
 	peers   []view
 	names   []crdt.StreamID // of the replicas

@@ -15,7 +15,7 @@ type follower struct {
 	peer   *faultPeer
 	engine *faultEngine
 	track  *follow.Tracker
-	began  int64 // the tracker's time 0, as in follow.Subscriber
+	began  int64 // the tracker's time 0, as in kvevents.Subscriber
 	hold   ingest.Hold
 	knew   uint64 // highest epoch that its peer knew when the tracker took the present one
 

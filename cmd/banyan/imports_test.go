@@ -124,8 +124,9 @@ func TestEveryPackageHasADoc(t *testing.T) {
 	}
 }
 
-// TestTheSimulationDrivesTheRoutersOwnCode: what a request and an event go
-// through in a router is what the simulation goes through.
+// TestTheSimulationDrivesTheRoutersOwnCode: the simulation uses the product's
+// packages without sockets. What it writes again of the others is in
+// simulation/DECISIONS.md.
 func TestTheSimulationDrivesTheRoutersOwnCode(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", module+"simulation").Output()
 	if err != nil {

@@ -25,6 +25,18 @@ func (x *Index) locked(f func()) {
 // necessary (folding the rest of long slots, linking many orphans, counting
 // suspects after a loss) is done in further holds, and nothing else happens to
 // the stream until then: whoever comes meanwhile helps first.
+//
+// Each hold of the loop is one of these, in this order:
+//
+//  1. Something of the stream was put off, by an earlier caller or by f: a piece
+//     of it is done. The next hold follows if more is left, or f has not run.
+//  2. Nothing is put off and f has run: the stream was given up, or another
+//     caller did the rest, between two holds. The end.
+//  3. Nothing is put off and f has not run: f runs, once. It may make the stream
+//     that was not known. The next hold follows if f put something off.
+//
+// applyNow is 3 in a hold of its own, for a stream that is known and has nothing
+// put off; what that put off is left to on with an empty f.
 func (x *Index) on(id crdt.StreamID, nowMs int64, f func(s *crdt.Stream)) {
 	for done, more := false, true; more; {
 		x.locked(func() {

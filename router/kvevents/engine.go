@@ -62,7 +62,7 @@ func (e Engine) pageFlag() string {
 // tierOf maps an engine's medium to a tier. ok is false for media that are not
 // this replica's own: a medium nobody told us about is never taken for GPU,
 // and remote or shared storage, whose evictions nobody reports, is no fact
-// about one replica (ENGINES 1.2, 1.3).
+// about one replica.
 func tierOf(medium, locality string) (t crdt.Tier, ok bool) {
 	switch medium {
 	case "", "GPU":

@@ -30,7 +30,8 @@ const (
 	fieldOrigin
 )
 
-// storedFields and removedFields are the order of array events (ENGINES 1.2).
+// storedFields and removedFields are the order of array events: that of the
+// fields of BlockStored and BlockRemoved in vLLM's kv_events.
 // SGLang's array has the same order; where vLLM has lora_name it once had a
 // map of metadata.
 var (

@@ -35,9 +35,10 @@ var Looks = []Look{LookAlone, LookStayed, LookMoved, LookLeft}
 
 // WorthAgain reports whether a decision between so many candidates should be
 // looked at again before it is sent: another peer may have decided alike at the
-// same moment, which costs more than the wait. A peer that is alone, or hears
-// the others too late, cannot gain by it; the policies that do not look at load
-// at all, or were built to be compared with, are left as they are.
+// same moment, which costs more than the wait. A peer that is alone, or to which
+// a live peer has been silent for long (Silences.Ages), cannot gain by it; the
+// policies that do not look at load at all, or were built to be compared with,
+// are left as they are.
 func WorthAgain(pol policy.Policy, view *policy.View, d *policy.Decision, candidates int) bool {
 	return d.Prefill >= worthAgain && candidates > 1 && view.Peers > 1 && view.AgeMs <= AgainMs && pol.Name() == policy.Default
 }

@@ -4,11 +4,14 @@
 //
 // The order of one request is
 //
-//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book -> Again -> Source -> Sent
+//	Match -> Look -> Gather -> WithCapacity -> Ask -> Decide -> Book -> Fetch -> Again -> Sent
 //
-// and afterwards the load table's FirstToken and Done, and the index's Evidence.
-// requestPath.Pick of package router tells that story with HTTP around it; the
-// simulation tells it with modelled engines. Both decide with this very code.
+// (Fetch once more after an Again that moved it), and afterwards the load
+// table's FirstToken and Done, and the index's Evidence.
+// requestPath.Pick of package router tells that story with HTTP around it.
+// Whole peers of the simulation (EvaluateMesh) tell it with modelled engines;
+// Evaluate gathers its candidates itself and takes the rest from here.
+// simulation/DECISIONS.md, "What is written again", has the differences.
 //
 // A request with much to compute is held for 2 ms after it was booked and looked
 // at again, by what other peers sent meanwhile (Again, DECISIONS.md).

@@ -189,8 +189,9 @@ func (k *Picker) Sent(c *load.Cost, p *Prompt, hit int, nowMs int64) {
 }
 
 // Again looks at a booked request a second time, at candidates that were
-// gathered anew; it is booked at the candidate at. Alone: there is no news, and
-// nothing to decide.
+// gathered anew; it is booked at the candidate at. It answers LookStayed or
+// LookMoved. Callers ask load.Table.News before: without news there is nothing
+// to decide (LookAlone).
 func (k *Picker) Again(s *Scratch, pol policy.Policy, at int, c *load.Cost) (policy.Decision, Look) {
 	s.sent = k.loads.SentSince(s.sent[:0], c)
 	if n := len(s.Cands); cap(s.Scores) < n {

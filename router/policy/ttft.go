@@ -6,7 +6,9 @@ import (
 )
 
 // pickTTFT takes the earliest predicted first token.
-// For a request of L tokens and each candidate k, at view age d:
+// For a request of L tokens and each candidate k, at view age d; a, b, cq, chunk,
+// t0 and f are k's Rates.A, B, CQ, Chunk, T0 and Speed, the figures are Config's
+// defaults:
 //
 //	u = uncached tokens, at least 1
 //	s = ceil(u/chunk)*a + b*u + cq*(L^2-(L-u)^2)  (transfers: own, fetch)
@@ -18,6 +20,7 @@ import (
 //	live = live_weight * the share of its cache that is in use; sessions only
 //	copy = room_weight * how full its cache is * the share of u that another
 //	       candidate holds
+//	n_min = the least n of all candidates
 //	late = how long after W what it fetches from another replica is there
 func pickTTFT(q *query) (int, Reason) {
 	if q.stale() {

@@ -3,7 +3,7 @@
 // another replica while nothing has gone to the client.
 //
 // It owns everything between the client's connection and the replica's:
-// limits, header and body hygiene, retries and their budget, dead-lines before
+// limits, header and body hygiene, retries and their budget, deadlines before
 // the first byte, flushing, usage on streams, errors in the OpenAI shape. It
 // does not know how a replica is chosen or what becomes of the figures: the
 // func fields of Config are where the router plugs in.

@@ -19,8 +19,7 @@ import (
 )
 
 // Handler is the public listener's API: what is under /v1/ and the endpoints of
-// package openai. Safe for
-// concurrent use.
+// package openai. Safe for concurrent use.
 type Handler struct {
 	cfg    Config
 	limits atomic.Pointer[Limits]
