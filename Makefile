@@ -22,7 +22,7 @@ help: ## one line a target
 build: ## build bin/banyan, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/banyan ./cmd/banyan
 
-demo: build ## three peers, four stand-in replicas, traffic, a kill and a join, on loopback
+demo: build ## three peers, four mock replicas, traffic, a kill and a join, on loopback
 	./bin/banyan demo
 
 test: ## every test, the long ones shortened: what a change needs

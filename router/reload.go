@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/router/access"
+	"github.com/banyan-llm/banyan/router/console"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/metrics"
 )
@@ -161,7 +162,13 @@ func (c *inForce) reload(asked bool) error {
 		c.log.Info("configuration applied", "changed", changed)
 	}
 	if len(restart) > 0 && (asked || waiting == nil || !slices.Equal(*waiting, restart)) {
-		c.log.Warn("these settings need a restart, until then the old ones stay in force", "keys", restart)
+		later, newMesh := console.Pending(restart)
+		if later != nil {
+			c.log.Warn("restart this peer to apply these settings, until then the old ones stay in force", "keys", later)
+		}
+		if newMesh != nil {
+			c.log.Warn("peers must agree on these settings: the change needs a new mesh, do not restart this peer with it (deploy/README.md#upgrade-and-roll-back)", "keys", newMesh)
+		}
 	}
 	return nil
 }

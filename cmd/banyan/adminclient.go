@@ -47,6 +47,17 @@ func (c *adminClient) flags(fs *flag.FlagSet) {
 	text(&c.certKey, "cert-key", "BANYAN_ADMIN_CERT_KEY", "", "file with the private key of --cert (PEM)")
 }
 
+// asked repeats --peer for a command that is told to the user; empty if it was
+// not given.
+func (c *adminClient) asked(fs *flag.FlagSet) (text string) {
+	fs.Visit(func(f *flag.Flag) {
+		if f.Name == "peer" {
+			text = "--peer " + c.peer + " "
+		}
+	})
+	return text
+}
+
 // adminURL makes a base address of what people type: a host alone has the port
 // of admin.listen by default, a URL that of its scheme.
 func adminURL(peer string) string {

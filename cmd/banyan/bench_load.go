@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -164,7 +165,7 @@ func (l *loading) meet(ctx context.Context, stderr io.Writer) error {
 	models, err := l.cfg.Client.Models(ctx)
 	switch {
 	case l.model == "" && err != nil:
-		return fmt.Errorf("%w (%s --model skips this question)", err, l.hint(err))
+		return fmt.Errorf("%w (%s)", err, l.hint(err))
 	case l.model == "":
 		l.model = models[0].ID
 	}
@@ -213,9 +214,15 @@ func (l *loading) perWord(ctx context.Context) float64 {
 // hint says what to look at when the endpoint lists no models.
 func (l *loading) hint(err error) string {
 	if _, ok := errors.AsType[*url.Error](err); ok {
-		return "does a server run there? --url names its base,"
+		return "does a server run there? --url names its base, --model skips this question"
 	}
-	return "is " + l.url + " the base of an OpenAI endpoint, as http.listen of a peer?"
+	if status, ok := errors.AsType[client.ModelsStatus](err); ok && status == http.StatusUnauthorized {
+		if l.keyFile != "" {
+			return "the endpoint does not know the key in " + l.keyFile
+		}
+		return "the endpoint wants a key: --key-file FILE"
+	}
+	return "is " + l.url + " the base of an OpenAI endpoint, as http.listen of a peer? --model skips this question"
 }
 
 // tell prints the report. A run with too many failures, or without a single

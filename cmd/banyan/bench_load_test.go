@@ -112,4 +112,13 @@ func TestLoadNamesEveryFault(t *testing.T) {
 	if code, _, errs := played("load", "--url", other.URL); code != exitFailed || !strings.Contains(errs, "the base of an OpenAI endpoint") {
 		t.Errorf("another server: exit %d, %s", code, errs)
 	}
+	locked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	defer locked.Close()
+	if code, _, errs := played("load", "--url", locked.URL); code != exitFailed || !strings.Contains(errs, "the endpoint wants a key: --key-file FILE") || strings.Contains(errs, "--model") {
+		t.Errorf("without a key: exit %d, %s", code, errs)
+	}
+	wrong := writeFile(t, "nonsense\n")
+	if code, _, errs := played("load", "--url", locked.URL, "--key-file", wrong); code != exitFailed || !strings.Contains(errs, "does not know the key in "+wrong) {
+		t.Errorf("with another key: exit %d, %s", code, errs)
+	}
 }

@@ -15,7 +15,7 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	fs := flagSet("demo", stdout)
 	cfg := demo.Config{Progress: stdout}
 	fs.IntVar(&cfg.Peers, "peers", 3, "number of router peers")
-	fs.IntVar(&cfg.Replicas, "replicas", 4, "number of stand-in replicas")
+	fs.IntVar(&cfg.Replicas, "replicas", 4, "number of mock replicas")
 	fs.IntVar(&cfg.Requests, "requests", 2000, "number of requests in total, over all policies")
 	fs.Uint64Var(&cfg.Seed, "seed", 1, "seed of the traffic")
 	fs.StringVar(&cfg.KeepLogs, "logs", "", "folder to keep the processes' logs in")

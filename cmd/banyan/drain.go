@@ -60,7 +60,7 @@ func setIntent(ctx context.Context, verb string, args []string, stdout io.Writer
 		fmt.Fprintf(stdout, "%s is drained: no peer of the mesh sends it new requests; those that run go on\n", names[0])
 	}
 	if verb == "drain" {
-		fmt.Fprintf(stdout, "undo with: banyan undrain %s\n", names[0])
+		fmt.Fprintf(stdout, "undo with: banyan undrain %s%s\n", admin.asked(fs), names[0])
 	}
 	if *wait <= 0 {
 		return nil

@@ -36,7 +36,7 @@ func TestAWaitForAReplicaThatIsNeededFails(t *testing.T) {
 	defer s.Close()
 	var out, errs bytes.Buffer
 	code := run(t.Context(), []string{"drain", "--peer", s.Listener.Addr().String(), "--force", "--wait", "1ms", "r0"}, &out, &errs)
-	if !strings.Contains(out.String(), "r0 is drained, but it is the only replica left for m") || !strings.Contains(out.String(), "undo with: banyan undrain r0") {
+	if !strings.Contains(out.String(), "r0 is drained, but it is the only replica left for m") || !strings.Contains(out.String(), "undo with: banyan undrain --peer "+s.Listener.Addr().String()+" r0\n") {
 		t.Error(out.String())
 	}
 	if code == exitOK || strings.Contains(out.String(), "can be stopped") || !strings.Contains(out.String(), "do not stop it") {

@@ -132,7 +132,7 @@ func diverge(s *console.Status) {
 		console.Problem{Text: "gpu03 is down: connection refused", Help: "Requests go to the others; see deploy/README.md#replica-down"},
 		console.Problem{Text: "Events of gpu06 are ignored: its numbering restarts again and again, as with two engines behind one URL; give each engine a URL of its own", Help: "Its cache is predicted meanwhile"},
 		console.Problem{Text: "Peer router-d failed", Help: "The others took over. Restart it; if it is gone for good, do nothing: it leaves this list an hour after it failed"},
-		console.Problem{Text: "Load data of peer router-c is 2.2 s old", Help: "The peer is dead, short of CPU or cut off. A dead peer is listed as failed within half a minute; if it is not, look at its CPU limit and the link"},
+		console.Problem{Text: "Load data of peer router-c is 2.2 s old", Help: "The peer is dead, short of CPU or cut off. A dead peer is listed as failed after 6 to 22 s; if it is not, look at its CPU limit and the link"},
 		console.Problem{Text: "Peers disagree on the cached blocks of 2 replicas", Help: "It repairs itself, and requests go on. Save `banyan status --json` of two peers and report a bug"},
 	)
 }

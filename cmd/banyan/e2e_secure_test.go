@@ -128,7 +128,7 @@ func TestConfigurationIsFollowed(t *testing.T) {
 	}{
 		{env, []string{"status"}, exitFailed, "--admin-key-file"},
 		{append(env, "BANYAN_ADMIN_KEY=nonsense"), []string{"status"}, exitFailed, "does not know this admin key"},
-		{append(env, "BANYAN_ADMIN_KEY="+readKey), []string{"status"}, exitOK, "waiting for a restart: grid"},
+		{append(env, "BANYAN_ADMIN_KEY="+readKey), []string{"status"}, exitOK, "do not restart it for grid: this needs a new mesh"},
 		{append(env, "BANYAN_ADMIN_KEY="+readKey), []string{"status", "--check"}, exitFailed, "was not applied"},
 		{append(env, "BANYAN_ADMIN_KEY="+readKey), []string{"drain", "r0"}, exitFailed, "may only read"},
 		{env, []string{"drain", "r0", "--admin-key-file", writeFile(t, adminKey+"\n")}, exitOK, "r0 is drained: no peer of the mesh"},

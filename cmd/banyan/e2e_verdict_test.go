@@ -131,7 +131,7 @@ func TestAloneByMistakeIsTold(t *testing.T) {
 	}{
 		"nobody listens": {serve("--insecure-mesh", "--mesh.join", closedPort(t)), []string{"never reached a seed of mesh.join", "connection refused"}},
 		"no such name":   {serve("--insecure-mesh", "--mesh.join", "no-such-host.invalid:7946"), []string{"never reached a seed of mesh.join", "no-such-host.invalid"}},
-		"another key":    {serve("--mesh.key", key(), "--mesh.join", other.said["mesh"]), []string{"never reached a seed of mesh.join", "a different mesh.key or mesh.label"}},
+		"another key":    {serve("--mesh.key", key(), "--mesh.join", other.said["mesh"]), []string{"never reached a seed of mesh.join", "a different mesh key (mesh.keyring or mesh.key) or mesh.label"}},
 	} {
 		eventually(t, name+": it says that it is alone", func() bool {
 			s := c.p.status()

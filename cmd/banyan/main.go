@@ -42,8 +42,8 @@ func commands() []command {
 	return []command{
 		{"serve", "--config banyan.yaml [flags]", "run one router peer", "", serve},
 		{"validate", "FILE [flags]", "check a configuration and its files without starting a peer; takes every setting of `banyan serve --help` as a flag", "", validate},
-		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "start peers and stand-in replicas on loopback, send traffic, check the results", "", runDemo},
-		{"replica", "[--listen ADDR --events ENDPOINT …]", "run a fake inference server for tests (computes nothing)", "", runReplica},
+		{"demo", "[--peers 3 --replicas 4 --requests 2000 --json]", "start peers and mock replicas on loopback, send traffic, check the results", "", runDemo},
+		{"replica", "[--listen ADDR --events ENDPOINT …]", "run a mock replica: an inference server for tests that runs no model", "", runReplica},
 		{"sim", "[--workload NAME | --trace FILE] [--policy P|all] …", "simulate routing policies on a workload, for developers of policies", "", runSim},
 		{"load", "--url URL [--workload NAME] [--rate R] …", "load-test an OpenAI endpoint; print time to first token, time per output token and cached tokens", "", runLoad},
 		{"status", "[--peer ADDR] [--json] [--check] [--wait 60s] [--watch] …", "show peers, replicas, load and what is wrong", "", runStatus},

@@ -10,7 +10,7 @@ import (
 	"github.com/banyan-llm/banyan/simulation/standin"
 )
 
-// runReplica serves one stand-in inference replica until it is told to stop.
+// runReplica serves one mock replica until it is told to stop.
 func runReplica(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fs := flagSet("replica", stdout)
 	var cfg standin.Config

@@ -113,7 +113,7 @@ func joinReason(err error) string {
 	}
 	for _, word := range []string{"EOF", "reset by peer", "could decrypt"} {
 		if strings.Contains(reason, word) {
-			return "it has a different mesh.key or mesh.label (" + reason + ")"
+			return "it has a different mesh key (mesh.keyring or mesh.key) or mesh.label (" + reason + ")"
 		}
 	}
 	return reason

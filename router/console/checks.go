@@ -52,7 +52,7 @@ func (s *Status) Expect(n int) {
 	if t := s.tally(); t.peers < n {
 		s.Problems = append(s.Problems, Problem{
 			Text: fmt.Sprintf("%d of the %d expected peers are alive", t.peers, n),
-			Help: "Start the others, or look at their logs: a peer that runs and is not here has a different mesh.key or mesh.label, or no seed in common",
+			Help: "Start the others, or look at their logs: a peer that runs and is not here has a different mesh key (mesh.keyring or mesh.key) or mesh.label, or no seed in common",
 		})
 		s.Judge()
 	}
@@ -278,7 +278,7 @@ func configText(c *Config) string {
 	case c.Fault != "":
 		return "a changed configuration was not applied; the old one is in force"
 	case len(c.Restart) > 0:
-		return "the configuration file is in force, except what needs a restart: " + strings.Join(c.Restart, ", ")
+		return "the configuration file is in force, with exceptions: " + c.waitingText()
 	}
 	return "the current configuration is in force"
 }
@@ -304,14 +304,14 @@ func (s *Status) eventsCheck() check {
 	connected := all - deaf - trying - silent - away
 	more := counted(", ", deaf, "ignored or unreachable", away, "down or unusable", trying, "still connecting", silent, "without events (their cache is predicted)")
 	only := ""
-	if deaf+away > 0 {
+	if deaf > 0 {
 		only = "only "
 	}
 	text := fmt.Sprintf("connected to the events of %s%d of %d replicas", only, connected, all)
 	if more != "" {
 		text += ": " + more
 	}
-	return check{deaf+away == 0, text}
+	return check{deaf == 0, text} // replicas that are away are told in a line of their own
 }
 
 func (s *Status) seedsCheck() check {

@@ -1,8 +1,11 @@
 package console
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/banyan-llm/banyan/router/requests"
 )
 
 // checked is what --check prints of a status.
@@ -76,5 +79,63 @@ func TestAFailedCheckSaysWhatFails(t *testing.T) {
 	s.Replicas, s.Problems = s.Replicas[:1], nil
 	if text := checked(t, s); !strings.Contains(text, "√ connected to the events of 1 of 1 replicas") || strings.Contains(text, "heard") {
 		t.Errorf("one is left:\n%s", text)
+	}
+}
+
+// A restart is asked for only where it applies the change: with another grid a
+// restarted peer would be refused by the others.
+func TestAChangeThatNeedsANewMeshAsksForNoRestart(t *testing.T) {
+	s := sample()
+	s.Config = Config{Hash: "1", Restart: []string{"http.connection_age", "grid", "hedge.after"}}
+	for _, text := range []string{checked(t, s), fmt.Sprint(s.optional())} {
+		for _, want := range []string{
+			"restart this peer to apply http.connection_age, hedge.after;", "do not restart it for grid: this needs a new mesh (deploy/README.md#upgrade-and-roll-back)",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("lacks %q:\n%s", want, text)
+			}
+		}
+	}
+	if restart, newMesh := Pending([]string{"limits.predictions", "mesh.label", "mesh.hash_secret"}); restart != nil || len(newMesh) != 3 {
+		t.Errorf("restart %v, new mesh %v", restart, newMesh)
+	}
+}
+
+// A drained replica is called drained once nothing is in flight there.
+func TestADrainedReplicaIsCalledSo(t *testing.T) {
+	r := Replica{State: "draining", Inflight: 1}
+	if is := stateText(&r); is != "draining" {
+		t.Errorf("with a request in flight: %s", is)
+	}
+	r.Inflight = 0
+	if is := stateText(&r); is != "drained" {
+		t.Errorf("with none: %s", is)
+	}
+}
+
+// What a choice counted on is told as cached and as expected.
+func TestWhySplitsWhatIsCachedFromWhatIsExpected(t *testing.T) {
+	score := .04
+	told := &requests.Told{Request: requests.ToldRecord{ID: "x", Status: 200}, Decisions: []requests.ToldDecision{{
+		Replica: "r1", Keys: "ids", Matched: 1088, Prompt: 1223,
+		Candidates: []requests.ToldCandidate{{Replica: "r0", Confirmed: 16, Score: &score}, {Replica: "r1", Expected: 1088, Score: &score}},
+	}}}
+	why := func() string {
+		var out strings.Builder
+		if err := WriteWhy(&out, told, Look{}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	if text := why(); !strings.Contains(text, "known: of 1223 prompt tokens 0 cached there, 1088 more expected from requests sent there before (exact, by the token ids in the request)") {
+		t.Error(text)
+	}
+	told.Decisions[0].Candidates[1].Confirmed = 1200
+	if text := why(); !strings.Contains(text, "1088 cached there, 0 more expected") {
+		t.Error(text)
+	}
+	told.Decisions[0].Candidates = nil
+	if text := why(); !strings.Contains(text, "1088 cached there or expected") {
+		t.Error(text)
 	}
 }

@@ -190,9 +190,21 @@ func errorText(r *Replica) string {
 func stateText(r *Replica) string {
 	switch {
 	case !r.Answers():
-		return r.State + " " + age(r.SinceMs)
+		return r.stateWord() + " " + age(r.SinceMs)
 	case r.SlowStart != nil && r.State == "up":
 		return fmt.Sprintf("up, at %.0f %%", 100**r.SlowStart)
+	}
+	return r.stateWord()
+}
+
+// stateWord is the replica's state in the words of a table: drained once nothing
+// is left in flight there.
+func (r *Replica) stateWord() string {
+	switch {
+	case r.State == "unfit":
+		return "unusable"
+	case r.State == "draining" && r.Inflight == 0:
+		return "drained"
 	}
 	return r.State
 }

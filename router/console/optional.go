@@ -2,9 +2,43 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
+
+// meshWide are the settings that all peers of a mesh must have in common: a peer
+// that is restarted with another value is refused by the others.
+var meshWide = []string{"grid", "limits.predictions", "mesh.label", "mesh.hash_secret"}
+
+// NewMeshHelp says what to do about a changed setting that peers must agree on.
+const NewMeshHelp = "Do not restart this peer with it: the others would refuse it. Take the change back, or start a second mesh (deploy/README.md#upgrade-and-roll-back)"
+
+// Pending splits settings that a running peer does not take up: those that a
+// restart applies, and those that need a new mesh.
+func Pending(keys []string) (restart, newMesh []string) {
+	for _, key := range keys {
+		if slices.Contains(meshWide, key) {
+			newMesh = append(newMesh, key)
+		} else {
+			restart = append(restart, key)
+		}
+	}
+	return restart, newMesh
+}
+
+// waitingText says what the changed settings wait for; empty if there are none.
+func (c *Config) waitingText() string {
+	restart, newMesh := Pending(c.Restart)
+	var parts []string
+	if restart != nil {
+		parts = append(parts, "restart this peer to apply "+strings.Join(restart, ", "))
+	}
+	if newMesh != nil {
+		parts = append(parts, "do not restart it for "+strings.Join(newMesh, ", ")+": this needs a new mesh (deploy/README.md#upgrade-and-roll-back)")
+	}
+	return strings.Join(parts, "; ")
+}
 
 // optional is the summary of what may be off or unknown.
 func (s *Status) optional() (out [][2]string) {
@@ -19,8 +53,8 @@ func (s *Status) optional() (out [][2]string) {
 	}
 	if c := &s.Config; c.Hash != "" {
 		text := c.Hash + ", applied " + time.UnixMilli(c.LoadedMs).Format("2006-01-02 15:04:05")
-		if len(c.Restart) > 0 {
-			text += "; waiting for a restart: " + strings.Join(c.Restart, ", ")
+		if waiting := c.waitingText(); waiting != "" {
+			text += "; " + waiting
 		}
 		out = append(out, [2]string{"config", text})
 	}

@@ -143,10 +143,7 @@ var peerColumns = []column{
 
 func replicaRows(s *Status) (rows []tableRow) {
 	for _, r := range s.Replicas {
-		state, cached, blocks, keys := r.State, share(r.Cached), count(r.Stream.Facts), keysText(s, &r)
-		if state == "unfit" {
-			state = "unusable"
-		}
+		state, cached, blocks, keys := r.stateWord(), share(r.Cached), count(r.Stream.Facts), keysText(s, &r)
 		stream := r.Stream.State
 		switch {
 		case !r.Answers(): // what was known of it says nothing now; the reason is told below

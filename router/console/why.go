@@ -45,12 +45,25 @@ func WriteWhy(w io.Writer, told *requests.Told, look Look) error {
 // keysWord says how a prompt's cached tokens were found.
 func keysWord(scheme string) string {
 	switch scheme {
+	case "ids":
+		return "exact, by the token ids in the request"
 	case "engine":
 		return "exact, by the engine's own tokens"
 	case "text":
 		return "by text, from this mesh's own requests"
 	}
 	return dash(scheme)
+}
+
+// matchedText splits what a choice counted on into what the replica had told and
+// what earlier requests were to leave there.
+func matchedText(d *requests.ToldDecision) string {
+	i := slices.IndexFunc(d.Candidates, func(c requests.ToldCandidate) bool { return c.Replica == d.Replica })
+	if i < 0 {
+		return fmt.Sprintf("%d cached there or expected", d.Matched)
+	}
+	cached := min(d.Candidates[i].Confirmed, d.Matched)
+	return fmt.Sprintf("%d cached there, %d more expected from requests sent there before", cached, d.Matched-cached)
 }
 
 // undecided says why no replica was chosen.
@@ -194,8 +207,8 @@ func (p *printer) decision(i int, d *requests.ToldDecision) {
 		why += ": " + words
 	}
 	p.wrapped("  ", "", "Choice %d, at +%s: %s (%s; policy %s)", i+1, millis(&d.AtMs), to, why, d.Policy)
-	p.wrapped("  ", "", "  known: %d of %d prompt tokens cached there (%s); predicted first token %s; load data up to %s old, cache data up to %s, from %d peers",
-		d.Matched, d.Prompt, keysWord(d.Keys), millis(d.Predicted), millis(&d.LoadAgeMs), millis(&d.IndexAgeMs), d.Peers)
+	p.wrapped("  ", "", "  known: of %d prompt tokens %s (%s); predicted first token %s; load data up to %s old, cache data up to %s, from %d peers",
+		d.Prompt, matchedText(d), keysWord(d.Keys), millis(d.Predicted), millis(&d.LoadAgeMs), millis(&d.IndexAgeMs), d.Peers)
 	if d.Waited > 0 {
 		moved := "it stayed"
 		if d.From != "" {
@@ -232,7 +245,7 @@ func (p *printer) decision(i int, d *requests.ToldDecision) {
 	}
 	p.table(candidateColumns, rows)
 	if len(rows) > 1 {
-		p.line("CACHED: prompt tokens cached there, by its events. EXPECTED: prompt tokens that requests on their way there will add. The lowest SCORE wins (what it counts depends on the policy; ttft: predicted seconds to the first token).")
+		p.line("CACHED: prompt tokens cached there, by its events. EXPECTED: prompt tokens that requests sent there lately, by any peer, have or will have cached; those in CACHED may be among them. The lowest SCORE wins (what it counts depends on the policy; ttft: seconds, the predicted first token plus penalties).")
 	}
 	if n := d.Count - len(list); n > 0 {
 		p.line(fmt.Sprintf("… and %d more candidates", n))
@@ -269,4 +282,4 @@ func WriteRequests(w io.Writer, list []requests.Told, look Look) error {
 }
 
 // refusedHint says where the requests are that the list leaves out.
-const refusedHint = "Not listed: requests whose client gave up before they were slow (access_log.slow), and 4xx responses, which are client errors. banyan why ID shows one."
+const refusedHint = "Listed are requests of this peer; the others list theirs (--peer). Not listed: requests whose client gave up before they were slow (access_log.slow), and 4xx responses, which are client errors. banyan why ID shows one."

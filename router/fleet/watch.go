@@ -318,6 +318,8 @@ func Cause(err error) string {
 		return "time-out"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection closed"
+	case strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+		return "it speaks http: write http:// in url"
 	}
 	msg := err.Error()
 	if i := strings.LastIndex(msg, ": "); i >= 0 {

@@ -35,6 +35,12 @@ func notes(s *console.Status) (out []console.Problem) {
 			Help: cure,
 		})
 	}
+	if _, newMesh := console.Pending(s.Config.Restart); newMesh != nil {
+		out = append(out, console.Problem{
+			Text: "The file has another value than this peer for what all peers must agree on: " + strings.Join(newMesh, ", "),
+			Help: console.NewMeshHelp,
+		})
+	}
 	return out
 }
 

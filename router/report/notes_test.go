@@ -34,3 +34,14 @@ func TestTheSameCureIsToldOnce(t *testing.T) {
 		t.Errorf("I3: %+v", got)
 	}
 }
+
+func TestAChangeThatNeedsANewMeshIsNoted(t *testing.T) {
+	s := console.Status{Config: console.Config{Restart: []string{"hedge.after"}}}
+	if got := notes(&s); got != nil {
+		t.Errorf("hedge.after: %+v", got)
+	}
+	s.Config.Restart = append(s.Config.Restart, "grid")
+	if got := notes(&s); len(got) != 1 || !strings.HasSuffix(got[0].Text, ": grid") || !strings.Contains(got[0].Help, "Do not restart") {
+		t.Errorf("grid: %+v", got)
+	}
+}

@@ -74,7 +74,7 @@ func (f *found) peers(s *console.Status) {
 			continue
 		}
 		if q.ViewAgeMs != nil && *q.ViewAgeMs > staleViewMs {
-			f.add("The peer is dead, short of CPU or cut off. A dead peer is listed as failed within half a minute; if it is not, look at its CPU limit and the link", "Load data of peer %s is %.1f s old", q.Name, *q.ViewAgeMs/1000)
+			f.add("The peer is dead, short of CPU or cut off. A dead peer is listed as failed after 6 to 22 s; if it is not, look at its CPU limit and the link", "Load data of peer %s is %.1f s old", q.Name, *q.ViewAgeMs/1000)
 		}
 	}
 	if s.Alone() {
@@ -82,7 +82,7 @@ func (f *found) peers(s *console.Status) {
 		if n := len(s.Mesh.Unjoined); n > 1 {
 			more = fmt.Sprintf(" (and %d more)", n-1)
 		}
-		f.add(fmt.Sprintf("Seed %s%s. This peer serves requests, but shares nothing with other peers. Check mesh.join, that the seeds run, and that all have the same mesh.key and mesh.label; it keeps trying", s.Mesh.Unjoined[0], more),
+		f.add(fmt.Sprintf("Seed %s%s. This peer serves requests, but shares nothing with other peers. Check mesh.join, that the seeds run, and that all have the same mesh key (mesh.keyring or mesh.key) and mesh.label; it keeps trying", s.Mesh.Unjoined[0], more),
 			"This peer is alone: it never reached a seed of mesh.join")
 	}
 }

@@ -114,6 +114,11 @@ type Listed struct {
 	MaxLen int    `json:"max_model_len"` // tokens of prompt and answer together; 0: not told
 }
 
+// ModelsStatus is the status of an endpoint that lists no models.
+type ModelsStatus int
+
+func (s ModelsStatus) Error() string { return fmt.Sprintf("status %d", int(s)) }
+
 // Models asks what the endpoint serves; at least one, each with a name.
 func (c *Client) Models(ctx context.Context) ([]Listed, error) {
 	ctx, cancel := context.WithTimeout(ctx, modelTimeout)
@@ -124,7 +129,7 @@ func (c *Client) Models(ctx context.Context) ([]Listed, error) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("list models: status %d", res.StatusCode)
+		return nil, fmt.Errorf("list models: %w", ModelsStatus(res.StatusCode))
 	}
 	var list struct{ Data []Listed }
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxModels)).Decode(&list); err != nil {

@@ -117,7 +117,7 @@ func (s *stage) raise(ctx context.Context) error {
 	if s.cfg.KeepLogs == "" {
 		kept = " until it ends; --logs FOLDER keeps them"
 	}
-	s.say("starting %d stand-in replicas and %d router peers (logs in %s%s)", s.cfg.Replicas, s.cfg.Peers, s.dir, kept)
+	s.say("starting %d mock replicas and %d router peers (logs in %s%s)", s.cfg.Replicas, s.cfg.Peers, s.dir, kept)
 	for i := range s.cfg.Replicas {
 		layout := []string{"map", "array"}[i%2]
 		c, err := start(ctx, s.cfg.Binary, s.dir, fmt.Sprintf("r%d", i), "replica", "--name", fmt.Sprintf("r%d", i),
