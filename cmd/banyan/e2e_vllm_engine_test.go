@@ -107,7 +107,7 @@ func (e *vllm) guard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	guard := exec.Command("sh", "-c", `cat > /dev/null; kill -9 -- -"$1"`, "sh", strconv.Itoa(e.cmd.Process.Pid))
+	guard := exec.Command("sh", "-c", `cat > /dev/null; kill -9 -"$1"`, "sh", strconv.Itoa(e.cmd.Process.Pid))
 	guard.Stdin, guard.SysProcAttr = r, &syscall.SysProcAttr{Setpgid: true}
 	if err := guard.Start(); err != nil {
 		t.Fatal(err)
