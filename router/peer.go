@@ -69,7 +69,6 @@ type Peer struct {
 	rules   *inForce
 	metrics *metrics.Metrics
 
-	used    *workingset.Set
 	index   *index.Index
 	loads   *load.Table
 	fleet   *fleet.Fleet
@@ -164,13 +163,13 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 
 		SlowStart: cfg.Discovery.SlowStart,
 	})
-	p.used = workingset.New(cfg.Grid)
+	used := workingset.New(cfg.Grid)
 	bounds := &ceilings{rules: p.rules, loads: p.loads, fleet: p.fleet, log: p.log}
 	p.index = index.New(index.Config{
 		Facts: bounds.factsLimit, Memory: treeMemory(cfg.Limits.Memory, processMemory()),
 		Hasher: hasher, Grid: cfg.Grid, Predictions: cfg.Limits.Predictions,
 		Used: func(at crdt.StreamID, blocks []uint64, atMs int64) {
-			p.used.Use(at, blocks, atMs, p.clock.ms(time.Now()))
+			used.Use(at, blocks, atMs, p.clock.ms(time.Now()))
 		},
 	})
 	bounds.index = p.index
@@ -211,7 +210,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	if err := p.journal.openAccessLog(); err != nil {
 		return err
 	}
-	p.composePath(keys, serving)
+	p.composePath(keys, serving, used)
 	p.composeFront(bounds)
 	p.metrics.Registry.MustRegister(metrics.Collector(func() *metrics.State { return stateOf(p) }))
 	return nil
@@ -246,7 +245,7 @@ func (p *Peer) composeMesh(hasher *radix.Hasher) error {
 }
 
 // composePath makes what a request goes through.
-func (p *Peer) composePath(keys *prompts, serving *directory) {
+func (p *Peer) composePath(keys *prompts, serving *directory, used *workingset.Set) {
 	uses := &prefixUse{rules: p.rules, fleet: p.fleet, index: p.index, roots: &keys.roots}
 	p.front.prefixes = uses
 	picker := pick.New(pick.Config{
@@ -262,7 +261,7 @@ func (p *Peer) composePath(keys *prompts, serving *directory) {
 	p.path = &requestPath{
 		rules: p.rules, clock: p.clock, prompts: keys, directory: serving, picker: picker, view: view, index: p.index, loads: p.loads,
 		tokens: p.tokens, mesh: p.mesh, metrics: p.metrics, usage: p.metrics.Usage, console: p.front.console, health: &health{fleet: p.fleet, log: p.log},
-		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: view, metrics: p.metrics, used: p.used},
+		capacity: &capacity{rules: p.rules, clock: p.clock, fleet: p.fleet, loads: p.loads, picker: picker, view: view, metrics: p.metrics, used: used},
 		pairs:    p.newPairs(proxy.NewTransport()),
 	}
 }
