@@ -38,7 +38,7 @@ func adviceFor(down *console.Replica, all []console.Replica, split bool) string 
 	case down.Kind == "render":
 		return "The others, or the replicas themselves, are asked for tokens: restart it"
 	case !anybody:
-		return "No replica is left and requests get 503: start one"
+		return "No replica is left and requests get 503. Start one, or check host and port of its url"
 	case len(up) == 0 && len(drained) == 1:
 		return "Only " + drained[0] + " still serves its model, and it is drained: restart " + down.Name + ", or let the other work again (banyan undrain " + drained[0] + ")"
 	case len(up) == 0 && drained != nil:
@@ -46,7 +46,7 @@ func adviceFor(down *console.Replica, all []console.Replica, split bool) string 
 	case len(up) == 0:
 		return "No other replica serves its model, whose requests get 503: start one"
 	case !split:
-		return "Requests go to the others: restart it, check host and port of its url, or take it out of `replicas`"
+		return "Requests go to the others. Restart it, check host and port of its url, or take it out of `replicas`"
 	case !alone && !(plays("prefill") && plays("decode")):
 		return "SGLang's servers of one role cannot do the other's work and requests get 503: start one of role " + down.Role
 	case down.Role == "prefill" && !plays("prefill"):
@@ -54,7 +54,7 @@ func adviceFor(down *console.Replica, all []console.Replica, split bool) string 
 	case down.Role == "decode" && !plays("decode"):
 		return "No decode replica is left and the others serve whole requests: start one"
 	}
-	return "Requests go to the others: restart it, check host and port of its url, or take it out of `replicas`"
+	return "Requests go to the others. Restart it, check host and port of its url, or take it out of `replicas`"
 }
 
 // sharesModel reports whether two replicas serve a model in common, as far as
