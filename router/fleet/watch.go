@@ -96,6 +96,9 @@ func (w *watcher) step(ctx context.Context, now time.Time) {
 		w.models.done(time.Now(), f.cfg.Models, ok)
 		w.tellUnfit()
 	}
+	if r.atPeer() {
+		return // it is no engine
+	}
 	if rose := r.rose.Load(); rose != w.asked { // it may be another engine now
 		w.known, w.asked, w.noLoads = false, rose, false
 	}

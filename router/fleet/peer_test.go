@@ -1,0 +1,51 @@
+package fleet
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A Banyan peer at a replica's address gets no requests, and is asked for nothing
+// but its health and its models: it is no engine.
+func TestAPeerAtAReplicasAddressIsNoEngine(t *testing.T) {
+	owner := PeerOwner
+	var asked []string // by one goroutine, this one
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		if r.URL.Path == "/v1/models" {
+			fmt.Fprintf(w, `{"data":[{"id":"m","owned_by":%q}]}`, owner)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	f := New(Config{})
+	f.Set([]Spec{{URL: srv.URL, Model: "m"}}, time.Now())
+	w := &watcher{fleet: f, replica: f.List()[0]}
+	now := time.Now()
+	for range 10 {
+		now = now.Add(time.Minute)
+		w.step(t.Context(), now)
+	}
+	if why, cure := w.replica.Unfit(); !strings.Contains(why, "Banyan peer") || cure == "" {
+		t.Errorf("%q, %q", why, cure)
+	}
+	if _, ok := w.replica.Serves("m"); ok || len(f.ModelNames()) > 0 {
+		t.Error("it serves a model")
+	}
+	for _, path := range asked {
+		if path != "/health" && path != "/v1/models" {
+			t.Errorf("it was asked for %s", path)
+		}
+	}
+	owner = "vllm" // the address was corrected on the other side
+	for range 10 {
+		now = now.Add(time.Minute)
+		w.step(t.Context(), now)
+	}
+	if _, ok := w.replica.Serves("m"); !ok || w.replica.Engine() != vllm {
+		t.Errorf("an engine that took its place: %s", w.replica.Engine())
+	}
+}
