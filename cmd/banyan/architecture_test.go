@@ -11,14 +11,6 @@ import (
 	"github.com/banyan-llm/banyan/simulation"
 )
 
-const maxArchitectureBytes = 30_000
-
-func TestArchitectureIsShort(t *testing.T) {
-	if n := len(document(t, "ARCHITECTURE.md")); n > maxArchitectureBytes {
-		t.Errorf("ARCHITECTURE.md has %d bytes, at most %d", n, maxArchitectureBytes)
-	}
-}
-
 // TestArchitectureNamesEveryProperty: every row of the table of properties names
 // tests, and those that the fault simulation checks have its names.
 func TestArchitectureNamesEveryProperty(t *testing.T) {
