@@ -23,6 +23,7 @@ import (
 // front is where others reach this peer: the listeners and what they answer.
 type front struct {
 	public, admin net.Listener
+	fewFiles      string // that this process may open; "": enough. Set before it serves
 	api           atomic.Pointer[proxy.Handler]
 
 	rules     *inForce

@@ -50,7 +50,7 @@ func fragile(t *testing.T, broken *atomic.Bool) string {
 				return
 			}
 			_, _ = io.Copy(io.Discard, r.Body)
-			answer := `{"data":[{"id":"m"}],"choices":[]}`
+			answer := `{"data":[{"id":"m"}],"choices":[{}]}`
 			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/fleet"
@@ -173,15 +174,12 @@ func (d *directory) candidates(s *scratch, call *proxy.Call) (lora string, err e
 		return "", openai.Invalid("model", "the request names no model, and several are served: "+strings.Join(l.several, ", "))
 	}
 	s.candidateSet, s.stores, s.renders = l.candidateSet, l.stores, l.renders
-	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() }) {
-		left := &s.left
-		left.clear()
-		for i, r := range l.replicas {
-			if r.Up() && !slices.Contains(call.Tried, r.Name()) {
-				left.add(r, l.Marks[i])
-			}
+	now := time.Now()
+	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() || r.LeftOut(now) }) {
+		s.candidateSet = *s.remaining(l, call, func(r *fleet.Replica) bool { return !r.LeftOut(now) })
+		if len(s.replicas) == 0 { // a bad answer is better than none
+			s.candidateSet = *s.remaining(l, call, func(*fleet.Replica) bool { return true })
 		}
-		s.candidateSet = *left
 	}
 	if len(s.replicas) > 0 {
 		return l.lora, nil
@@ -190,6 +188,18 @@ func (d *directory) candidates(s *scratch, call *proxy.Call) (lora string, err e
 		return "", err
 	}
 	return "", proxy.ErrNoReplica
+}
+
+// remaining are the replicas of a model that are up, were not tried yet and pass.
+func (s *scratch) remaining(l *modelReplicas, call *proxy.Call, pass func(*fleet.Replica) bool) *candidateSet {
+	left := &s.left
+	left.clear()
+	for i, r := range l.replicas {
+		if r.Up() && !slices.Contains(call.Tried, r.Name()) && pass(r) {
+			left.add(r, l.Marks[i])
+		}
+	}
+	return left
 }
 
 // serves reports whether requests for a model may wait; their replicas may be

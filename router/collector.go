@@ -50,6 +50,8 @@ func (rep *replicaReport) measured(r *fleet.Replica, c *capacity, s *metrics.Sta
 		Name: r.Name(), InFlight: rep.loads.InFlight(r.Stream), Up: r.Up() && unfit == "", Draining: rep.loads.Draining(r.Stream),
 		InUse: c.used.Tokens(r.Stream, rep.clock.ms(now)),
 	}
+	_, left := r.Ejected(now)
+	out.Ejected = left > 0
 	if st, ok := rep.ingest.told(r.Stream); ok {
 		if heard, known := rep.ingest.hears(r.Stream, &st); known {
 			out.Heard = &heard

@@ -125,7 +125,7 @@ func TestARequestWithoutAModelNamesThoseServed(t *testing.T) {
 				_, _ = io.WriteString(w, `{"data":[`+models+`]}`)
 				return
 			}
-			_, _ = io.WriteString(w, `{"choices":[]}`)
+			_, _ = io.WriteString(w, `{"choices":[{}]}`)
 		}))
 		t.Cleanup(srv.Close)
 		return srv.URL

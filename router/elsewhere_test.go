@@ -127,7 +127,7 @@ func TestClientsCannotSendARouterElsewhere(t *testing.T) {
 			got.Store(r)
 			gotBody.Store(&text)
 		}
-		_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		_, _ = io.WriteString(w, `{"data":[{"id":"m"}],"choices":[{}]}`)
 	}))
 	t.Cleanup(engine.Close)
 	p := runningPeer(t, Source{}, func(c *Config) {

@@ -20,7 +20,7 @@ import (
 func bounded(t *testing.T, change func(*Config)) *Peer {
 	t.Helper()
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		_, _ = io.WriteString(w, `{"data":[{"id":"m"}],"choices":[{}]}`)
 	}))
 	t.Cleanup(engine.Close)
 	p := runningPeer(t, Source{}, func(c *Config) {

@@ -56,6 +56,7 @@ func (p *Peer) live(ctx context.Context) error {
 	if most, why := fits(); why != "" {
 		if most < p.rules.config().Limits.Concurrency { // it will be felt
 			p.log.Warn(why)
+			p.front.fewFiles = why
 		} else {
 			p.log.Info(why)
 		}

@@ -358,6 +358,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.Hedges.WithLabelValues(string(how)).Inc() },
 		Retried:  func(c proxy.Cause) { p.metrics.Retries.WithLabelValues(string(c)).Inc() },
 		Resumed:  p.metrics.Resumed,
+		Doubts:   p.path.health.doubts,
 		Refused:  func(status int) { p.metrics.Answered(p.rules.config().Policy, policy.ReasonOnly, status) },
 		Overhead: func(d time.Duration) { p.metrics.Overhead.Observe(d.Seconds()) },
 		Salt:     p.path.directory.seal.salt, ResponseID: p.path.directory.responseID,

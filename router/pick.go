@@ -279,7 +279,7 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	if t.lead != nil && !t.lead.sent {
 		p.pairs.endLead(t, legOf(&res), openai.Usage{}, now)
 	}
-	if res.Lost { // its time says nothing
+	if res.Lost || badAnswer(&res) != "" { // its time says nothing
 		p.loads.Remove(&t.cost, prompt, cached)
 	} else {
 		p.loads.Done(&t.cost, res.Duration, prompt, cached)
@@ -292,7 +292,7 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	p.usage.ObserveTry(t.replica.Name(), &res, now)
 	p.health.judge(t, &res, now)
 	p.learnFetch(t, &res)
-	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 {
+	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 && badAnswer(&res) == "" {
 		p.loads.LearnRun(t.cost.Replica, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
 	}
 	p.observe(t, &res)
@@ -302,7 +302,7 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 	m := p.metrics
 	if res.Answered {
-		if res.Status < 500 && !res.ClientGone && (res.Err != nil || res.Failed) {
+		if res.Status < 500 && !res.ClientGone && (res.Err != nil || res.Failed || res.Wrong != openai.WrongNothing) {
 			m.Cut.Inc()
 			m.Failed.Add(1) // its status said that all was well
 		}

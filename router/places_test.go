@@ -90,7 +90,7 @@ func TestAFullPeerAnswersItsHealthCheck(t *testing.T) {
 			<-hold
 			return
 		}
-		_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		_, _ = io.WriteString(w, `{"data":[{"id":"m"}],"choices":[{}]}`)
 	}))
 	t.Cleanup(engine.Close)
 	p := bounded(t, func(c *Config) {

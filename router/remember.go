@@ -45,6 +45,7 @@ type journal struct {
 	lostLines uint64        // of the access log, as last told; of keepHouse's goroutine
 	arrived   atomic.Uint64 // requests
 	rate      report.Rate   // of them
+	failures  report.Failures
 }
 
 // mintID names a request.
@@ -104,7 +105,9 @@ func (j *journal) ended(call *proxy.Call, end proxy.End) {
 		if r.Model != "" && j.directory.modelReplicas(r.Model).known {
 			model = r.Model
 		}
-		j.usage.ObserveRequest(r, model, time.Now())
+		now := time.Now()
+		j.usage.ObserveRequest(r, model, now)
+		j.failures.Add(r, model, now)
 		notable = r.Notable(cfg.Slow)
 		if cfg.Wants(r) {
 			j.access.Add(r)
@@ -131,7 +134,9 @@ func (j *journal) turnAway(w http.ResponseWriter, r *http.Request, code int, nam
 // what score. The replica "to" decodes what another one prefills.
 func (p *requestPath) remember(s *scratch, call *proxy.Call, cands []policy.Candidate, scores []float64, d *policy.Decision, to *policy.Candidate, t *ticket) {
 	t.trail = trailOf(call)
-	t.blame.request = call.ID
+	if !call.Hedge { // the first try reads it by now
+		t.blame.of(call)
+	}
 	if t.trail == nil {
 		return
 	}
@@ -184,8 +189,11 @@ func (t *ticket) rememberTry(res *proxy.Result, begin time.Time) {
 		if !res.Answered {
 			return
 		}
-		if res.Failed {
+		switch {
+		case res.Failed:
 			r.Error = requests.ErrInStream
+		case res.Wrong != openai.WrongNothing:
+			r.Error = requests.ErrWrong
 		}
 		if res.Usage.Known {
 			r.Output = res.Before + res.Usage.Completion

@@ -142,7 +142,15 @@ func (rep *replicaReport) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes ma
 		q.State, q.Reason = "unfit", unfit
 	case rep.loads.Draining(r.Stream):
 		q.State = "draining"
+	default:
+		switch why, left := r.Ejected(now); {
+		case left > 0:
+			q.State, q.Reason = "ejected", fmt.Sprintf("%s; tried again in %s", why, left.Round(time.Second))
+		case why != "":
+			q.WasOut = why
+		}
 	}
+	q.Bad, q.Answered = r.FailedShare(now)
 	since := h.Since
 	if since.IsZero() {
 		since = r.Since
@@ -239,6 +247,7 @@ func (rep *statusReport) requestStatus(now time.Time) console.Requests {
 		Total: m.Total.Load(), Failed: m.Failed.Load(), PromptTokens: metrics.Count(m.Prompt), MatchedTokens: metrics.Count(m.Matched),
 		CachedTokens: metrics.Count(m.Cached), Rate: rep.journal.rate.PerSecond(now, rep.journal.arrived.Load()),
 		TTFTMs: report.Quantiles(metrics.Histogram(m.TTFT)), AddedMs: report.Quantiles(metrics.Histogram(m.Overhead)), Recent: rep.recent.Since(now),
+		Failures: rep.journal.failures.Since(now), FewFiles: rep.front.fewFiles,
 	}
 }
 

@@ -17,7 +17,7 @@ func TestTheFirstRequestWaitsForTheModels(t *testing.T) {
 		if r.URL.Path == "/v1/models" {
 			time.Sleep(300 * time.Millisecond) // a busy server
 		}
-		_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		_, _ = io.WriteString(w, `{"data":[{"id":"m"}],"choices":[{}]}`)
 	}))
 	defer engine.Close()
 	p := runningPeer(t, Source{}, func(c *Config) {

@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"router/requests":        {},
 	"router/access":          {"router/openai", "router/proxy"},
 	"router/console":         {"router/requests"},
-	"router/metrics":         {"gossip", "router/index", "router/policy", "router/pick", "router/token", "router/disagg", "router/proxy", "router/tracing", "router/requests", "router/access", "router/report"},
+	"router/metrics":         {"gossip", "router/index", "router/policy", "router/pick", "router/token", "router/disagg", "router/proxy", "router/openai", "router/tracing", "router/requests", "router/access", "router/report"},
 	"router/report":          {"crdt", "radix", "router/index", "router/token", "router/workingset", "router/requests", "router/console"},
 	"router": {
 		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/workingset", "router/ingest", "router/kvevents", "router/kvevents/follow",

@@ -120,7 +120,7 @@ func levelOf(word string) string {
 	switch word {
 	case "down", "unfit", "refused", "failed", "quarantined", "unusable":
 		return LevelBad
-	case "draining", "not ready", "left", "connecting", "none":
+	case "draining", "ejected", "not ready", "left", "connecting", "none":
 		return LevelWarn
 	}
 	return LevelOK

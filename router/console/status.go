@@ -70,7 +70,7 @@ type Replica struct {
 	Engine    string   `json:"engine"`
 	Role      string   `json:"role"`
 	Kind      string   `json:"kind"`  // replica; pool: a cache store, or render: a server that tells tokens; they get no requests
-	State     string   `json:"state"` // up, down, draining, or unfit: it answers, but not as a server that could do its work
+	State     string   `json:"state"` // up, down, draining, ejected: its answers fail, others go first, or unfit: it answers, but not as a server that could do its work
 	Reason    string   `json:"reason"`
 	Cure      string   `json:"cure,omitempty"` // of unfit
 	SinceMs   int64    `json:"since_ms"`       // age of the state
@@ -91,10 +91,13 @@ type Replica struct {
 	KVUse    *float64 `json:"kv_use"`
 	Running  *int     `json:"running"` // as the engine says
 	Queued   *int     `json:"queued"`
-	Cached   *float64 `json:"cached_ratio"` // cached over prompt tokens of answers through this peer
-	Tries    int      `json:"tries"`        // through this peer in the last minute
-	Failed   int      `json:"failed"`       // of those
-	TTFTMs   *float64 `json:"ttft_ms"`      // mean of those, from the dispatch; null: nothing was streamed
+	Cached   *float64 `json:"cached_ratio"`      // cached over prompt tokens of answers through this peer
+	Tries    int      `json:"tries"`             // through this peer in the last minute
+	Failed   int      `json:"failed"`            // of those
+	TTFTMs   *float64 `json:"ttft_ms"`           // mean of those, from the dispatch; null: nothing was streamed
+	Bad      int      `json:"bad_answers"`       // of the last minute, where other replicas answered
+	Answered int      `json:"answered"`          // that bad_answers are a part of
+	WasOut   string   `json:"was_out,omitempty"` // why it was left out until a moment ago; it gets a part of its requests
 
 	Stream Stream `json:"stream"`
 }
@@ -168,8 +171,37 @@ type Requests struct {
 	TTFTMs  Quantiles `json:"ttft_ms"`  // to the first streamed byte, since the start
 	AddedMs Quantiles `json:"added_ms"` // from a request's arrival to its dispatch
 
-	Recent *Recent `json:"recent"` // the last minute; null just after the start
+	Recent   *Recent  `json:"recent"`   // the last minute; null just after the start
+	Failures Failures `json:"failures"` // of the last minute
+	// FewFiles says that this process may open too few files for
+	// limits.connections; "": it may open enough.
+	FewFiles string `json:"few_files,omitempty"`
 }
+
+// Failures is how the last minute's requests through this peer ended, but those
+// whose client left.
+type Failures struct {
+	Total   uint64    `json:"total"`
+	Failed  uint64    `json:"failed"`  // no answer, a broken one, or 5xx
+	Shed    uint64    `json:"shed"`    // 429
+	Refused uint64    `json:"refused"` // other 4xx of replicas
+	By      []Failure `json:"by"`      // commonest first
+}
+
+// Failure is one way in which requests ended without a good answer.
+type Failure struct {
+	Model   string `json:"model"`
+	Replica string `json:"replica"` // "": none was asked
+	Cause   string `json:"cause"`
+	Status  int    `json:"status"` // the client's
+	Count   uint64 `json:"count"`
+}
+
+// Overload reports whether the clients were told to come back later.
+func (f *Failure) Overload() bool { return f.Status == 429 }
+
+// ClientError reports whether the replica called the requests wrong.
+func (f *Failure) ClientError() bool { return f.Status >= 400 && f.Status < 500 && f.Status != 429 }
 
 // Recent is what came through this peer lately.
 type Recent struct {
@@ -181,6 +213,8 @@ type Recent struct {
 	CachedTokens  uint64    `json:"cached_tokens"`
 	TTFTMs        Quantiles `json:"ttft_ms"`
 	AddedMs       Quantiles `json:"added_ms"`
+	// TurnedAway are connections that found no place (limits.connections).
+	TurnedAway uint64 `json:"turned_away"`
 }
 
 // Point is the page's four numbers at one time; null: nothing was seen.

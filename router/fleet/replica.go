@@ -41,8 +41,15 @@ type Replica struct {
 	models    atomic.Pointer[[]Model]
 	facts     atomic.Pointer[Facts]
 
+	// What its answers did to it, in ms of its clock; 0: nothing. See outlier.go.
+	out     atomic.Int64  // it is left out until then
+	rest    atomic.Int64  // it asked to be left alone until then
+	doubted atomic.Int64  // trust counts until then
+	trust   atomic.Uint64 // bits of what is left of its weight
+
 	mu      sync.Mutex // guards below; never held across I/O
 	breaker breaker
+	outlier outlier
 	probed  time.Time
 	loadErr string // why the last scrape brought nothing
 	listErr string // why its models were not read last

@@ -75,6 +75,7 @@ func (t teller) fleet(s *State) {
 		r := &s.Replicas[i]
 		t.gauge("replica_inflight", float64(r.InFlight), r.Name)
 		t.gauge("replica_up", oneIf(r.Up), r.Name)
+		t.gauge("replica_ejected", oneIf(r.Ejected), r.Name)
 		t.gauge("replica_draining", oneIf(r.Draining), r.Name)
 		t.gauge("working_set_tokens", float64(r.InUse), r.Name)
 		if r.Heard != nil {

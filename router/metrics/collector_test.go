@@ -35,7 +35,7 @@ func TestI2ClosedListsStandFromTheStart(t *testing.T) {
 	have := families(t, reg)
 	for name, want := range map[string]int{
 		"banyan_requests_total": len(reasons) * 5, "banyan_queue_total": len(proxy.Outcomes), "banyan_prefill_legs_total": len(disagg.Outcomes),
-		"banyan_split_decisions_total": len(Splits), "banyan_retries_total": 4, "banyan_kv_fetches_total": 3, "banyan_hedges_total": len(proxy.HedgeOutcomes),
+		"banyan_split_decisions_total": len(Splits), "banyan_retries_total": 5, "banyan_kv_fetches_total": 3, "banyan_hedges_total": len(proxy.HedgeOutcomes),
 		"banyan_access_refused_total": len(access.Refusals), "banyan_lost_streams_total": len(proxy.Resumptions), "banyan_tokenized_total": 14,
 	} {
 		if have[name] != want {

@@ -7,6 +7,7 @@ var described = []struct {
 	labels     []string
 }{
 	{"replica_inflight", "This peer's own requests in flight at a replica.", []string{"replica"}},
+	{"replica_ejected", "1 while this peer leaves the replica out because its answers fail where others answer.", []string{"replica"}},
 	{"replica_up", "1 if the replica is healthy and usable (also while it is drained).", []string{"replica"}},
 	{"replica_events", "1 if this peer receives the KV events of a replica, 0 if it cannot; absent on peers that do not subscribe to this replica.", []string{"replica"}},
 	{"replica_draining", "1 if an operator drained the replica: no new requests while another one can take them.", []string{"replica"}},

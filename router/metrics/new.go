@@ -71,7 +71,7 @@ func (m *Metrics) ofStreams(f factory) {
 // ofTries makes those of tries at replicas and of what was done for them.
 func (m *Metrics) ofTries(f factory) {
 	m.Retries = closed(f, "banyan_retries_total", "Requests retried on another replica, by cause.", "cause",
-		[]proxy.Cause{proxy.CauseConnect, proxy.CauseReset, proxy.CauseStatus, proxy.CauseTimeout})
+		[]proxy.Cause{proxy.CauseConnect, proxy.CauseReset, proxy.CauseStatus, proxy.CauseAnswer, proxy.CauseTimeout})
 	m.Hedges = closed(f, "banyan_hedges_total", "Hedged requests, by outcome: won (the second replica answered first), lost (the first one did), failed (neither did).", "outcome", proxy.HedgeOutcomes)
 	m.SecondLooks = closed(f, "banyan_second_looks_total", "Decisions held for 2 ms to see what other peers sent at the same moment, by outcome: alone (nobody sent anything to this replica), stayed (it was still the best), moved (a better one was taken), left (the client disconnected).", "outcome", pick.Looks)
 	m.Fetches = closed(f, "banyan_kv_fetches_total", "Requests whose replica was asked to fetch a part of the prompt from another replica (p2p), by outcome: fetched, computed (it did not get most of it; look at the engines' P2P tier), or unknown (the engine does not report what it found cached, or did not respond).", "outcome", pick.FetchOutcomes)

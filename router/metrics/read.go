@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"github.com/banyan-llm/banyan/router/access"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +23,7 @@ func Histogram(of prometheus.Histogram) *dto.Histogram {
 func (m *Metrics) Sample(now time.Time) report.Sample {
 	return report.Sample{
 		At: now, Total: m.Total.Load(), Failed: m.Failed.Load(), Prompt: Count(m.Prompt), Matched: Count(m.Matched),
-		Cached: Count(m.Cached), TTFT: Histogram(m.TTFT), Added: Histogram(m.Overhead),
+		Cached: Count(m.Cached), NoPlace: Count(m.Refused.WithLabelValues("http", access.NoPlace)), TTFT: Histogram(m.TTFT), Added: Histogram(m.Overhead),
 	}
 }
 

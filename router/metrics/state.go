@@ -41,6 +41,7 @@ type Replica struct {
 	Name         string
 	InFlight     int   // this peer's own requests
 	Up, Draining bool  // it may get requests; an operator drained it
+	Ejected      bool  // left out for its answers
 	InUse        int64 // tokens of the working set
 	Heard        *bool // whether its events are; nil: they are not followed
 }

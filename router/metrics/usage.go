@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/proxy"
 	"github.com/banyan-llm/banyan/router/requests"
 )
@@ -32,20 +33,21 @@ const (
 	outcomeConnect outcome = "connect"
 	outcomeReset   outcome = "reset"
 	outcomeTimeout outcome = "timeout"
-	outcomeCut     outcome = "cut"  // after its first byte, or told inside the stream
-	outcomeLeft    outcome = "left" // the client went away
+	outcomeCut     outcome = "cut"   // after its first byte, or told inside the stream
+	outcomeWrong   outcome = "wrong" // status 200, but no answer of the API
+	outcomeLeft    outcome = "left"  // the client went away
 )
 
 // tryOutcomes are those of replicas, answerOutcomes those of models.
 var (
-	tryOutcomes    = []outcome{outcomeOK, outcomeInvalid, outcomeShed, outcomeError, outcomeConnect, outcomeReset, outcomeTimeout, outcomeCut, outcomeLeft}
-	answerOutcomes = []outcome{outcomeOK, outcomeInvalid, outcomeShed, outcomeError, outcomeCut, outcomeLeft}
+	tryOutcomes    = []outcome{outcomeOK, outcomeInvalid, outcomeShed, outcomeError, outcomeConnect, outcomeReset, outcomeTimeout, outcomeCut, outcomeWrong, outcomeLeft}
+	answerOutcomes = []outcome{outcomeOK, outcomeInvalid, outcomeShed, outcomeError, outcomeCut, outcomeWrong, outcomeLeft}
 )
 
 // failure reports whether an outcome counts against who gave it.
 func (o outcome) failure() bool {
 	switch o {
-	case outcomeError, outcomeConnect, outcomeReset, outcomeTimeout, outcomeCut:
+	case outcomeError, outcomeConnect, outcomeReset, outcomeTimeout, outcomeCut, outcomeWrong:
 		return true
 	}
 	return false
@@ -103,10 +105,10 @@ func newUsage(reg prometheus.Registerer) *Usage {
 		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(.01, 2.5, 10)}, []string{label})
 	}
 	return &Usage{
-		replicaRequests: counter("banyan_replica_requests_total", "Tries at a replica, by outcome: ok, invalid (4xx), shed (429), error (5xx), connect, reset (before the first byte), timeout, cut (after the first byte), left (the client disconnected).", "replica", "outcome"),
+		replicaRequests: counter("banyan_replica_requests_total", "Tries at a replica, by outcome: ok, invalid (4xx), shed (429), error (5xx), connect, reset (before the first byte), timeout, cut (after the first byte), wrong (status 200, but no answer of the API), left (the client disconnected).", "replica", "outcome"),
 		replicaTokens:   counter("banyan_replica_tokens_total", "Tokens reported by a replica, by kind: prompt, cached (part of prompt), output.", "replica", "kind"),
 		replicaTTFT:     histogram("banyan_replica_ttft_seconds", "Time from the dispatch to a replica to its first token.", "replica"),
-		modelRequests:   counter("banyan_model_requests_total", "Requests by model and outcome for the client: ok, invalid (4xx), shed (429), error (5xx), cut (after the first byte), left (the client disconnected). Unknown models, and those beyond the first 256, count as other.", "model", "outcome"),
+		modelRequests:   counter("banyan_model_requests_total", "Requests by model and outcome for the client: ok, invalid (4xx), shed (429), error (5xx), cut (after the first byte), wrong (status 200, but no answer of the API), left (the client disconnected). Unknown models, and those beyond the first 256, count as other.", "model", "outcome"),
 		modelTokens:     counter("banyan_model_tokens_total", "Tokens by model, as engines reported, by kind: prompt, cached (part of prompt), output.", "model", "kind"),
 		modelTTFT:       histogram("banyan_model_ttft_seconds", "Time from the request to its first token, queue and retries included.", "model"),
 		usageRequests:   counter("banyan_usage_requests_total", "Requests by client key and tenant. Pairs beyond the first 256 are other.", "key", "tenant"),
@@ -224,6 +226,8 @@ func tryOutcome(res *proxy.Result) outcome {
 		return outcomeCut
 	case res.Cause == proxy.CauseReset:
 		return outcomeReset
+	case res.Wrong != openai.WrongNothing:
+		return outcomeWrong
 	}
 	return statusOutcome(res.Status)
 }
@@ -249,6 +253,8 @@ func (u *Usage) ObserveRequest(r *requests.Record, model string, now time.Time) 
 		o = outcomeLeft
 	case requests.ErrCut, requests.ErrInStream:
 		o = outcomeCut
+	case requests.ErrWrong:
+		o = outcomeWrong
 	}
 	m := u.model(model)
 	m.count(o, r.TTFT, now)

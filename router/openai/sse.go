@@ -60,6 +60,12 @@ func (s *Scanner) Idle() bool {
 	return len(s.held) == 0 && !s.long || s.ending
 }
 
+// EndsUnclosed reports whether what is held is the event that ends a stream,
+// without the empty line after it.
+func (s *Scanner) EndsUnclosed() bool {
+	return string(bytes.TrimSpace(s.held)) == "data: [DONE]"
+}
+
 // Flush ends the stream. What is held is emitted as a piece without Data: an
 // event without its empty line is none.
 func (s *Scanner) Flush(emit func(Event)) {

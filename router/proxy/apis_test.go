@@ -65,7 +65,7 @@ func TestEveryAPIReachesItsReplica(t *testing.T) {
 	var got string
 	g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		got = r.URL.Path + " " + readAll(r)
-		w.WriteHeader(200)
+		ok(w, r)
 	})
 	for _, path := range []string{
 		"/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/chat/completions/batch", "/inference/v1/generate", "/generate", "/rerank", "/v1/rerank",
@@ -91,7 +91,7 @@ func TestEveryEndpointThatTakesASaltGetsIt(t *testing.T) {
 		c.Salt = func(tenant, given string) string { return "hash-of-" + tenant + "-" + given }
 	}, func(w http.ResponseWriter, r *http.Request) {
 		got = readAll(r)
-		w.WriteHeader(200)
+		ok(w, r)
 	})
 	tenant := http.Header{"X-Tenant": {"red"}}
 	for _, path := range []string{
@@ -175,7 +175,7 @@ func TestResponsesAreNamedForTheirReplica(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(200)
+		ok(w, r)
 	})
 	big := strings.Repeat("a long message ", 700_000) // 10.5 MB
 	many := strings.Repeat(`{"role":"user","content":"x"},`, 300_000)

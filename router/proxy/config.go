@@ -65,6 +65,9 @@ type Config struct {
 	// Draining reports whether this peer is on its way out (I7).
 	Draining func() bool
 
+	// Doubts reports whether a refusal (4xx) of the target is worth the opinion of
+	// another replica: it refuses more than the others do. Nil: none is.
+	Doubts func(target *Target) bool
 	// Retried is called when a try is given up for another one.
 	Retried func(cause Cause)
 	// Resumed is called once a stream whose replica was lost after its first
@@ -110,7 +113,8 @@ type Config struct {
 	// on to replicas that Target.Header has none for. Leave it off where the
 	// client's key is this router's.
 	KeepAuthorization bool
-	// RetryStatus are the answers worth another replica; nil: 502, 503, 504.
+	// RetryStatus are the answers worth another replica; nil: 429, 500, 502, 503,
+	// 504.
 	RetryStatus []int
 
 	MintID func() string // request ids; nil: 128 random bits in hex
@@ -172,6 +176,7 @@ type Call struct {
 	Tenant  string // value of TenantHeader
 	Client  string // whose key it carries, as WithClient says; "" if the key speaks for many
 	Key     string // the name of that key, whoever it speaks for
+	From    string // address that it came from: the client's or a balancer's
 	Policy  string // the client's wish, if allowed
 	Start   time.Time
 
@@ -234,7 +239,8 @@ const (
 	CauseNone    Cause = ""
 	CauseConnect Cause = "connect" // no connection
 	CauseReset   Cause = "reset"   // lost before the answer was complete
-	CauseStatus  Cause = "status"  // a status of Config.RetryStatus
+	CauseStatus  Cause = "status"  // a status of Config.RetryStatus, or a doubted refusal
+	CauseAnswer  Cause = "answer"  // status 200 and no answer of the API: Result.Wrong
 	CauseTimeout Cause = "timeout" // no first byte in time
 )
 
@@ -250,6 +256,8 @@ type Result struct {
 	Duration   time.Duration // dispatch to end
 	ClientGone bool          // the client left first
 	Failed     bool          // the replica reported an error inside the stream
+	Wrong      openai.Wrong  // what is wrong with an answer of status 200
+	RetryAfter time.Duration // how long a replica without room asks to be left alone; 0: it does not
 	Answered   bool          // the client was given this try's answer, or a part of it
 	Retried    bool          // another try follows, if Pick has a target
 	Before     int           // tokens of the answer that earlier replicas generated

@@ -18,8 +18,12 @@ const (
 	maxUsageBytes = 1 << 20  // of a whole answer kept to find its usage
 )
 
-// errIdle ends an answer that began and stands still.
-var errIdle = errors.New("the answer stands still")
+// errIdle ends an answer that began and stands still, errUnfinished one whose
+// stream ended before it.
+var (
+	errIdle       = errors.New("the answer stands still")
+	errUnfinished = errors.New("the stream ended before the answer did")
+)
 
 // deliver passes an answer on, from its first bytes to its end. It returns false
 // if its replica was lost, or would not go on with a stream: t.result.Retried says
@@ -88,9 +92,11 @@ func redirects(status int) bool {
 }
 
 // passable reports whether the answer of a failed try is a whole one of the
-// API, that a client can be given if no other replica answers.
+// API, that a client can be given if no other replica answers. A refusal (4xx)
+// passes as it is.
 func (t *try) passable() bool {
-	return t.result.Cause == CauseStatus && t.firstErr == nil && len(t.held) < maxHeldBytes && isJSON(t.res.Header.Get("Content-Type"))
+	return t.result.Cause == CauseStatus && t.firstErr == nil && len(t.held) < maxHeldBytes &&
+		(t.res.StatusCode < 500 || isJSON(t.res.Header.Get("Content-Type")))
 }
 
 // deliverHeld passes on the error answer of the last try.
@@ -147,8 +153,8 @@ func (x *exchange) relay(s *sink) (cut bool) {
 	if t.resumes {
 		t.result.Before = x.rest.before
 	}
-	if err == io.EOF && s.kept && x.rest.stopped() {
-		err = io.ErrUnexpectedEOF
+	if err == io.EOF && (s.kept && x.rest.stopped() || s.unfinished()) {
+		err, t.result.Wrong = errUnfinished, openai.WrongUnfinished
 	}
 	if err == io.EOF {
 		return false
@@ -174,6 +180,7 @@ type sink struct {
 	capture bool // a whole JSON answer, kept to find its usage
 	flush   bool // every read goes out at once
 
+	ended    bool            // the stream said so
 	endpoint openai.Endpoint // the client's
 	scanner  openai.Scanner
 	body     []byte // captured, or scratch of filter
@@ -275,11 +282,24 @@ func (s *sink) note(e openai.Event) openai.Chunk {
 	if chunk.Usage.Known {
 		result.Usage = result.Usage.Then(chunk.Usage)
 	}
+	s.ended = s.ended || chunk.Done || chunk.Finish != "" || chunk.Failed
+	if chunk.Done && result.TTFT == 0 && result.Finish == "" && !result.Failed && s.endpoint.Ends() && !s.t.resumes {
+		result.Wrong = openai.WrongNoToken
+	}
+	if wrong := e.Wrong(); wrong != openai.WrongNothing {
+		result.Wrong = wrong
+	}
 	result.Failed = result.Failed || chunk.Failed
 	if chunk.Finish != "" {
 		result.Finish = chunk.Finish
 	}
 	return chunk
+}
+
+// unfinished reports whether a stream that is over lacks its end. Nobody knows
+// what stood in an event that was too long to be read.
+func (s *sink) unfinished() bool {
+	return s.events && !s.ended && s.endpoint.Ends() && s.t.res.StatusCode == http.StatusOK && s.scanner.Oversize == 0 && !s.scanner.EndsUnclosed()
 }
 
 // sift keeps what the client would have read without asking for usage.
@@ -332,5 +352,6 @@ func (s *sink) end(cut, whole bool) {
 		s.put(s.body)
 	case s.capture && whole:
 		s.t.result.Usage = openai.ParseUsage(s.body)
+		s.t.result.Wrong = s.endpoint.Whole(s.body)
 	}
 }

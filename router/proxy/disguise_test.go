@@ -68,7 +68,7 @@ func TestNoDisguiseCarriesTransferFields(t *testing.T) {
 	var got string
 	g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		got = readAll(r)
-		w.WriteHeader(200)
+		ok(w, r)
 	})
 	for _, path := range []string{"/v1/messages", "/v1/chat/completions", "/v1/unheard/of"} {
 		for _, kind := range disguiseTypes {

@@ -15,7 +15,7 @@ import (
 func ExampleHandler() {
 	replica := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":1}}`)
+		_, _ = io.WriteString(w, `{"choices":[{}],"usage":{"prompt_tokens":12,"completion_tokens":1}}`)
 	}))
 	defer replica.Close()
 	handler, err := proxy.New(proxy.Config{

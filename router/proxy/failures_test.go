@@ -30,7 +30,7 @@ const oneEvent = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}
 // TestReplicasThatFail is the table: what a client reads when a replica does
 // its worst, and whether another one takes over. The other one is good.
 func TestReplicasThatFail(t *testing.T) {
-	lying := `{"choices":[],"usage":{"prompt_tokens":-5,"completion_tokens":1e300,"prompt_tokens_details":{"cached_tokens":99999999999999999999}}}`
+	lying := `{"choices":[{}],"usage":{"prompt_tokens":-5,"completion_tokens":1e300,"prompt_tokens_details":{"cached_tokens":99999999999999999999}}}`
 	huge := strings.Repeat("x", 3<<20)
 	for _, c := range []struct {
 		name   string
@@ -50,8 +50,9 @@ func TestReplicasThatFail(t *testing.T) {
 		{"speaks no HTTP", raw("evil\r\n\r\n"), "r1", 200, false, "ok", CauseReset},
 		{"a header without end", raw("HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 1<<20)), "r1", 200, false, "ok", CauseReset},
 		{"two lengths", raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nevil"), "r1", 200, false, "ok", CauseReset},
-		{"500 with a page", status(500, "text/html", "<html>evil"), "r0", 500, false, "replica_failed", CauseNone},
-		{"500 in its own words", status(500, "application/json", `{"e":1}`), "r0", 500, false, `{"e":1}`, CauseNone},
+		{"500 with a page", status(500, "text/html", "<html>evil"), "r1", 200, false, "ok", CauseStatus},
+		{"500 in its own words", status(500, "application/json", `{"e":1}`), "r1", 200, false, "ok", CauseStatus},
+		{"429 in its own words", status(429, "application/json", `{"e":1}`), "r1", 200, false, "ok", CauseStatus},
 		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusTemporaryRedirect)
 		}, "r0", 502, false, "replica_failed", CauseNone},
@@ -66,31 +67,40 @@ func TestReplicasThatFail(t *testing.T) {
 			writeChunks(w, oneEvent)
 			<-r.Context().Done()
 		}, "r0", 200, true, "replica_failed", CauseTimeout},
-		{"shorter than it said", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999\r\n\r\n" + huge[:99999]), "r0", 200, true, "xxx", CauseReset},
+		{"shorter than it said", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999\r\n\r\n{" + huge[:99999]), "r0", 200, true, "xxx", CauseReset},
 		{"a line without end", func(w http.ResponseWriter, r *http.Request) { readAll(r); writeChunks(w, "data: "+huge) }, "r0", 200, false, "xxx", CauseNone},
 		{"chunks that are no JSON", func(w http.ResponseWriter, r *http.Request) {
 			readAll(r)
 			writeChunks(w, "data: evil\n\n", "data: [DONE]\n\n")
-		}, "r0", 200, false, "data: evil", CauseNone},
+		}, "r1", 200, false, "ok", CauseAnswer},
 		{"lies about usage", status(200, "application/json", lying), "r0", 200, false, lying, CauseNone},
 		{"lies about usage in a stream", func(w http.ResponseWriter, r *http.Request) {
 			readAll(r)
-			writeChunks(w, oneEvent, "data: "+strings.Replace(lying, "[]", `[{"index":0}]`, 1)+"\n\n", "data: [DONE]\n\n")
+			writeChunks(w, oneEvent, "data: "+lying+"\n\n", "data: [DONE]\n\n")
 		}, "r0", 200, false, "[DONE]", CauseNone},
-		{"a page with 200", status(200, "text/html", "<html>busy"), "r0", 200, false, "<html>busy", CauseNone},
-		{"two answers at once", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"), "r0", 200, false, "{}", CauseNone},
+		{"a page with 200", status(200, "text/html", "<html>busy"), "r1", 200, false, "ok", CauseAnswer},
+		{"two answers at once", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"), "r1", 200, false, "ok", CauseAnswer},
 		{"word of an answer, then none", raw("HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n"), "r1", 200, false, "ok", CauseReset},
 		{"word of answers without end", raw(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n", 10_000)), "r1", 200, false, "ok", CauseReset},
 		{"another protocol", raw("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\nevil"), "r1", 200, false, "ok", CauseReset},
 		{"chunks that lie", raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nevil"), "r1", 200, false, "ok", CauseReset},
 		{"chunks that lie later", raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n-1\r\n"), "r0", 200, true, "data:", CauseReset},
-		{"trailers", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: X-Banyan-Peer\r\n\r\n2\r\n{}\r\n0\r\nX-Banyan-Peer: evil\r\n\r\n"), "r0", 200, false, "{}", CauseNone},
-		{"nothing, in chunks", raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "r0", 200, false, "", CauseNone},
+		{"trailers", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: X-Banyan-Peer\r\n\r\n11\r\n{\"choices\":[{}]} \r\n0\r\nX-Banyan-Peer: evil\r\n\r\n"), "r0", 200, false, "choices", CauseNone},
+		{"nothing, in chunks", raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "r1", 200, false, "ok", CauseAnswer},
 		{"an end that is no event", func(w http.ResponseWriter, r *http.Request) {
 			readAll(r)
 			writeChunks(w, oneEvent, "data: [DONE]")
 		}, "r0", 200, false, "[DONE]", CauseNone},
-		{"an empty answer", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, "r0", 200, false, "", CauseNone},
+		{"a stream without its end", func(w http.ResponseWriter, r *http.Request) {
+			readAll(r)
+			writeChunks(w, oneEvent)
+		}, "r0", 200, true, "replica_failed", CauseReset},
+		{"a stream without a token", func(w http.ResponseWriter, r *http.Request) {
+			readAll(r)
+			writeChunks(w, "data: [DONE]\n\n")
+		}, "r0", 200, false, "[DONE]", CauseNone},
+		{"no choices", status(200, "application/json", `{"choices":[]}`), "r1", 200, false, "ok", CauseAnswer},
+		{"an empty answer", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, "r1", 200, false, "ok", CauseAnswer},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -144,13 +154,13 @@ func TestWholeAnswersThatBreak(t *testing.T) {
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		readAll(r)
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", "4")
-		for _, part := range []string{"{", "  ", "}"} {
+		w.Header().Set("Content-Length", "15")
+		for _, part := range []string{`{"choices`, `":[`, "1]}"} {
 			_, _ = io.WriteString(w, part)
 			_ = http.NewResponseController(w).Flush()
 		}
 	}
-	if a := newRig(t, nil, slow).chat(plainChat); a.status != 200 || a.body != "{  }" || a.header.Get("Content-Length") != "4" {
+	if a := newRig(t, nil, slow).chat(plainChat); a.status != 200 || a.body != `{"choices":[1]}` || a.header.Get("Content-Length") != "15" {
 		t.Errorf("in parts: %+v", a)
 	}
 }

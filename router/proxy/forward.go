@@ -71,6 +71,9 @@ func (x *exchange) forward() {
 				return
 			}
 		} else {
+			if t.result.Cause == CauseStatus {
+				x.refused = t
+			}
 			t.result.Retried = x.mayRetry(t)
 			t.result.Answered = !t.result.Retried && t.passable() && !t.result.ClientGone && x.out == nil
 			x.finish(t)
@@ -129,6 +132,10 @@ func (x *exchange) giveUp(last *try, picked error) {
 		x.refusePick(picked)
 	case last.result.Cause == CauseStatus:
 		x.deliverHeld(last)
+	case x.refused != nil && x.refused.passable():
+		x.deliverHeld(x.refused)
+	case last.result.Cause == CauseAnswer:
+		x.refuseAnswer(last)
 	default:
 		x.refuseTry(last.result.Cause)
 	}
@@ -259,9 +266,10 @@ func (x *exchange) await(t *try) error {
 		return errProtocol
 	}
 	t.result.Status = t.res.StatusCode
-	if slices.Contains(x.cfg.RetryStatus, t.res.StatusCode) {
+	if x.worthAnother(t) {
 		t.held, t.firstErr = io.ReadAll(io.LimitReader(t.res.Body, maxHeldBytes))
 		t.result.Cause, t.result.Bytes = CauseStatus, int64(len(t.held))
+		t.result.RetryAfter = retryAfter(t.res)
 		return nil
 	}
 	t.buffer = x.buffers.Get().(*[bufferBytes]byte)
@@ -281,7 +289,46 @@ func (x *exchange) await(t *try) error {
 	if n == 0 && !errors.Is(t.firstErr, io.EOF) {
 		return t.firstErr
 	}
+	x.checkBegin(t)
 	return nil
+}
+
+// worthAnother reports whether the status alone makes the try worth another one.
+func (x *exchange) worthAnother(t *try) bool {
+	if slices.Contains(x.cfg.RetryStatus, t.res.StatusCode) {
+		return true
+	}
+	return t.res.StatusCode >= 400 && t.res.StatusCode < 500 && x.cfg.Doubts != nil && x.cfg.Doubts(t.target)
+}
+
+// checkBegin looks whether the first bytes are an answer of the endpoint. While
+// they are all that came, another replica can still give one.
+func (x *exchange) checkBegin(t *try) {
+	if t.res.StatusCode != http.StatusOK || t.res.Header.Get("Content-Encoding") != "" || x.r.Method != http.MethodPost {
+		return
+	}
+	whole := errors.Is(t.firstErr, io.EOF) || t.res.ContentLength == int64(len(t.first))
+	if t.result.Wrong = x.call.Endpoint.Begins(t.first, whole); t.result.Wrong != openai.WrongNothing {
+		t.result.Cause, t.result.Bytes = CauseAnswer, int64(len(t.first))
+	}
+}
+
+// mostRetryAfter bounds how long one answer keeps a replica without requests.
+const mostRetryAfter = 30 * time.Second
+
+// retryAfter is what the header of that name says, bounded; 429 without it means
+// a second.
+func retryAfter(res *http.Response) time.Duration {
+	var wait time.Duration
+	if res.StatusCode == http.StatusTooManyRequests {
+		wait = time.Second
+	}
+	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
+		if s, err := strconv.ParseFloat(res.Header.Get("Retry-After"), 64); err == nil && s >= 0 {
+			wait = time.Duration(min(s, mostRetryAfter.Seconds()) * float64(time.Second))
+		}
+	}
+	return wait
 }
 
 // finish ends a try: the replica's connection is free or cut, Done is told

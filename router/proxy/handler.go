@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
+	"net"
 	"net/http"
 	"path"
 	"strings"
@@ -43,7 +44,9 @@ func New(cfg Config) (*Handler, error) {
 		cfg.Transport = NewTransport()
 	}
 	if cfg.RetryStatus == nil {
-		cfg.RetryStatus = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+		cfg.RetryStatus = []int{
+			http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+		}
 	}
 	if cfg.Salt == nil {
 		cfg.Salt = plainSalt
@@ -135,13 +138,14 @@ type exchange struct {
 	held   int64     // bytes taken of bodies
 	size   int       // of the body, in bytes
 
-	out    *sink          // the client's end of an answer that has begun
-	rest   *unfinished    // what it takes to continue it; nil: that is off
-	racers sync.WaitGroup // tries beside each other
-	turn   turn
-	placed bool          // it holds a place of gate
-	waited time.Duration // in line
-	end    End
+	refused *try           // the last one that ended with an answer worth another's opinion
+	out     *sink          // the client's end of an answer that has begun
+	rest    *unfinished    // what it takes to continue it; nil: that is off
+	racers  sync.WaitGroup // tries beside each other
+	turn    turn
+	placed  bool          // it holds a place of gate
+	waited  time.Duration // in line
+	end     End
 }
 
 // ServeHTTP answers one request: route, read, admit, try.
@@ -149,6 +153,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Handler: h, limits: h.limits.Load(), w: w, rc: http.NewResponseController(w), r: r}
 	x.begun = time.Now()
 	x.call = &Call{ID: h.cfg.MintID(), Path: r.URL.Path, Start: x.begun}
+	x.call.From, _, _ = net.SplitHostPort(r.RemoteAddr)
 	x.identify()
 	x.call.Endpoint = openai.EndpointOf(r.URL.Path)
 	x.traced()

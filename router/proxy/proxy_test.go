@@ -10,7 +10,7 @@ import (
 )
 
 func TestWholeAnswerPassesWithHeadersAndUsage(t *testing.T) {
-	body := `{"id":"x","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}}`
+	body := `{"id":"x","choices":[{}],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}}`
 	var got, id string
 	g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		got, id = readAll(r), r.Header.Get("X-Request-Id")

@@ -88,3 +88,9 @@ func (x *exchange) refuseTry(cause Cause) {
 	}
 	x.refuse(refusal(http.StatusBadGateway, "replica_failed", "the connection to the replica failed"))
 }
+
+// refuseAnswer answers when the last try's answer was none of the API.
+func (x *exchange) refuseAnswer(t *try) {
+	x.w.Header().Set("X-Banyan-Replica", t.target.Replica)
+	x.refuse(refusal(http.StatusBadGateway, "replica_failed", "the replica's answer is none of this API: "+string(t.result.Wrong)))
+}

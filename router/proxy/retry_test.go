@@ -17,7 +17,7 @@ import (
 
 func ok(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"ok":true}`)
+	_, _ = io.WriteString(w, `{"choices":["ok"]}`)
 }
 
 func status(code int, contentType, body string) http.HandlerFunc {
@@ -92,7 +92,7 @@ func TestFailedTriesMoveOn(t *testing.T) {
 				}
 			}, c.first, ok)
 			a := g.chat(streamedChat)
-			if a.status != 200 || a.body != `{"ok":true}` || a.header.Get("X-Banyan-Replica") != "r1" {
+			if a.status != 200 || a.body != `{"choices":["ok"]}` || a.header.Get("X-Banyan-Replica") != "r1" {
 				t.Fatalf("%+v", a)
 			}
 			first, second := g.last(), g.last()
@@ -103,6 +103,46 @@ func TestFailedTriesMoveOn(t *testing.T) {
 				t.Fatalf("%v %+v", g.retried, g.calls[1])
 			}
 		})
+	}
+}
+
+// A refusal goes to the client, unless the replica is in doubt: then another one
+// is asked, and its word counts.
+func TestADoubtedRefusalGetsASecondOpinion(t *testing.T) {
+	bad := status(404, "application/json", `{"e":404}`)
+	for _, c := range []struct {
+		name   string
+		doubt  bool
+		second http.HandlerFunc
+		status int
+		body   string
+		tries  int
+	}{
+		{"nobody doubts", false, ok, 404, `{"e":404}`, 1},
+		{"another one answers", true, ok, 200, `{"choices":["ok"]}`, 2},
+		{"another one refuses", true, status(400, "text/plain", "bad"), 400, "bad", 2},
+		{"another one breaks", true, die, 404, `{"e":404}`, 2},
+	} {
+		g := newRig(t, func(cfg *Config) {
+			cfg.Doubts = func(target *Target) bool { return c.doubt && target.Replica == "r0" }
+		}, bad, c.second)
+		if a := g.chat(plainChat); a.status != c.status || a.body != c.body || g.picked != c.tries {
+			t.Errorf("%s: %d %s after %d tries", c.name, a.status, a.body, g.picked)
+		}
+	}
+}
+
+// What a replica without room asks for is told, bounded.
+func TestRetryAfterIsTold(t *testing.T) {
+	for header, want := range map[string]time.Duration{"": time.Second, "3": 3 * time.Second, "0.5": time.Second / 2, "86400": mostRetryAfter, "-1": time.Second, "soon": time.Second} {
+		g := newRig(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", header)
+			w.WriteHeader(429)
+		}, ok)
+		a := g.chat(plainChat)
+		if r := g.last(); a.status != 200 || r.RetryAfter != want || !r.Retried {
+			t.Errorf("%q: %d %+v", header, a.status, r)
+		}
 	}
 }
 
@@ -142,7 +182,7 @@ func TestWhenNoTryIsLeft(t *testing.T) {
 		{"timeout", stall, 504, "", "timeout"},
 		{"json passes", status(503, "application/json", `{"error":"engine's own"}`), 503, `{"error":"engine's own"}`, ""},
 		{"html does not", status(502, "text/html", "<html>"), 502, "", "replica_failed"},
-		{"500 is not retried, html does not pass", status(500, "text/html", "<html>"), 500, "", "replica_failed"},
+		{"500 html does not pass", status(500, "text/html", "<html>"), 500, "", "replica_failed"},
 		{"500 json passes", status(500, "application/json", `{"e":1}`), 500, `{"e":1}`, ""},
 		{"engine 4xx pass", status(400, "application/json", `{"object":"error"}`), 400, `{"object":"error"}`, ""},
 		{"engine 429 passes", status(429, "text/plain", `slow`), 429, `slow`, ""},
@@ -251,7 +291,7 @@ func TestI4ClientThatLeavesCancelsTheReplica(t *testing.T) {
 			g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
 				readAll(r)
 				if header {
-					writeChunks(w, "data: x\n\n")
+					writeChunks(w, oneEvent)
 				}
 				close(reached)
 				<-r.Context().Done()
@@ -285,7 +325,7 @@ func TestI6EndlessLinePassesInBoundedMemory(t *testing.T) {
 	g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		readAll(r)
 		w.Header().Set("Content-Type", "text/event-stream")
-		piece := []byte(strings.Repeat("x", 1000))
+		piece := []byte("data:" + strings.Repeat("x", 995))
 		for range pieces {
 			if _, err := w.Write(piece); err != nil {
 				return
@@ -359,7 +399,7 @@ func TestConnectionThatClosedIdleIsNoFailure(t *testing.T) {
 					return
 				}
 				readAll(req)
-				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"choices\":[1]}")
 				_, _ = r.ReadByte() // the next request begins: leave without an answer
 			}()
 		}
@@ -367,7 +407,7 @@ func TestConnectionThatClosedIdleIsNoFailure(t *testing.T) {
 	g := newRig(t, nil, ok)
 	g.targets[0].URL = "http://" + listener.Addr().String()
 	for range 3 {
-		if a := g.chat(plainChat); a.status != 200 || a.body != "{}" {
+		if a := g.chat(plainChat); a.status != 200 || a.body != `{"choices":[1]}` {
 			t.Fatalf("%+v", a)
 		}
 	}
@@ -413,7 +453,7 @@ func TestI4SlowClientHoldsBackTheReplica(t *testing.T) {
 func TestAClientsPauseIsNotTheReplicas(t *testing.T) {
 	t.Parallel()
 	const events = 400
-	event := "data: " + strings.Repeat("x", 64<<10) + "\n\n"
+	event := `data: {"choices":[{"finish_reason":"stop","text":"` + strings.Repeat("x", 64<<10) + `"}]}` + "\n\n"
 	g := newRig(t, func(c *Config) { c.Limits.Idle = patience }, func(w http.ResponseWriter, r *http.Request) {
 		readAll(r)
 		w.Header().Set("Content-Type", "text/event-stream")

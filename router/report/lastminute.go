@@ -20,6 +20,7 @@ const (
 type Sample struct {
 	At                                     time.Time
 	Total, Failed, Prompt, Matched, Cached uint64
+	NoPlace                                uint64 // connections turned away because limits.connections were open
 	TTFT, Added                            *dto.Histogram
 }
 
@@ -55,6 +56,7 @@ func (m *LastMinute) Since(now time.Time) *console.Recent {
 	return &console.Recent{
 		Seconds: is.At.Sub(old.At).Seconds(), Total: is.Total - old.Total, Failed: is.Failed - old.Failed,
 		PromptTokens: is.Prompt - old.Prompt, MatchedTokens: is.Matched - old.Matched, CachedTokens: is.Cached - old.Cached,
-		TTFTMs: Quantiles(minus(is.TTFT, old.TTFT)), AddedMs: Quantiles(minus(is.Added, old.Added)),
+		TurnedAway: is.NoPlace - old.NoPlace,
+		TTFTMs:     Quantiles(minus(is.TTFT, old.TTFT)), AddedMs: Quantiles(minus(is.Added, old.Added)),
 	}
 }

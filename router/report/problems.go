@@ -10,6 +10,13 @@ import (
 // staleViewMs is the view age an operator should hear of.
 const staleViewMs = 2000
 
+// A replica whose failed answers an operator should hear of: so many, and such a
+// share.
+const (
+	oddAnswers = 3
+	oddShare   = 0.05
+)
+
 // found collects problems, each with a cure.
 type found []console.Problem
 
@@ -50,6 +57,14 @@ func (f *found) replicas(s *console.Status) {
 		}
 		if r.State == "unfit" {
 			f.add(r.Cure, "%s gets no requests: %s", r.Name, r.Reason)
+		}
+		switch {
+		case r.State == "ejected":
+			f.add("Other replicas answer in its place. Look at its log and correct it: it is tried again by itself", "%s is left out: %s", r.Name, r.Reason)
+		case r.WasOut != "":
+			f.add("It gets a part of its requests until its answers are good again. Look at its log", "%s is tried again after it was left out: %s", r.Name, r.WasOut)
+		case r.Bad >= oddAnswers && float64(r.Bad) >= oddShare*float64(r.Answered):
+			f.add("It gets fewer requests while this lasts. Look at its log", "%s failed %d of %d requests of the last minute that other replicas answered", r.Name, r.Bad, r.Answered)
 		}
 		switch r.Stream.State {
 		case "quarantined", "unusable":

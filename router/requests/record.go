@@ -18,6 +18,7 @@ const Unknown = -1
 const (
 	ErrCut      = "cut"         // the answer broke off after its first byte
 	ErrInStream = "in_stream"   // the replica told of an error inside the stream
+	ErrWrong    = "wrong"       // status 200, but no whole answer of the API
 	ErrLeft     = "client_left" // the client went away before the end
 )
 
@@ -56,7 +57,7 @@ type Record struct {
 type Try struct {
 	Replica string
 	Status  int    // the replica's; 0: none
-	Cause   string // why it failed: connect, reset, status, timeout, or CauseLeft; "": it did not
+	Cause   string // why it failed: connect, reset, status, answer, timeout, or CauseLeft; "": it did not
 	Detail  string // the same in words
 	Lost    bool   // the other try of a hedge answered first
 	Before  int    // tokens of the answer that replicas before it generated, and it went on from
@@ -70,7 +71,7 @@ const CauseLeft = "client_left"
 // Failed reports whether the client got no whole, good answer for a reason
 // that was not its own leaving.
 func (r *Record) Failed() bool {
-	return r.Status >= 400 || r.Error == ErrCut || r.Error == ErrInStream || r.Status == 0 && r.Error != ErrLeft
+	return r.Status >= 400 || r.Error == ErrCut || r.Error == ErrInStream || r.Error == ErrWrong || r.Status == 0 && r.Error != ErrLeft
 }
 
 // Slow reports whether the client waited longer than the limit for the first
