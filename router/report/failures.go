@@ -73,7 +73,7 @@ func (f *Failures) Add(r *requests.Record, model string, now time.Time) {
 		s.failed++
 	}
 	kind := failure{model, r.Replica, causeOf(r), r.Status}
-	if _, ok := s.by[kind]; !ok && len(s.by) == maxFailures {
+	if _, ok := s.by[kind]; !ok && len(s.by) >= maxFailures {
 		kind = failure{"other", "other", "other", r.Status}
 	}
 	s.by[kind]++
