@@ -55,9 +55,12 @@ func written(contentType, body string) http.HandlerFunc {
 }
 
 // streamed asks for a streamed answer and reports whether it was a whole one.
-func (p *process) streamed(prompt int) bool {
+func (p *process) streamed(prompt int) bool { return streamedAt("http://"+p.said["http"], prompt) }
+
+// streamedAt is streamed at any front.
+func streamedAt(front string, prompt int) bool {
 	body := fmt.Sprintf(`{"model":"m","stream":true,"max_tokens":4,"messages":[{"role":"user","content":"prompt %d %s"}]}`, prompt, strings.Repeat("word ", 40))
-	res, err := http.Post("http://"+p.said["http"]+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	res, err := http.Post(front+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		return false
 	}

@@ -13,13 +13,14 @@ const (
 	kinds
 )
 
-// The window of answers: slots of ten seconds, a minute in all.
+// The window of answers: the last ones of each client, of a minute. By their
+// number it is short where much is asked, so that what begins to fail is found out
+// within seconds; by client, so that none pushes out what others were answered.
 const (
-	slotMs   = 10_000
-	slots    = 6
-	windowMs = slots * slotMs
-	clients  = 8 // clients are told apart by so many classes
-	recent   = 8 // bodies remembered, so that one counts once
+	windowMs   = 60_000
+	windowSize = 32
+	clients    = 8 // clients are told apart by so many classes
+	recent     = 8 // bodies remembered, so that one counts once
 )
 
 // By is who sent a request, hashed, and what it was.
@@ -50,10 +51,10 @@ func (t *tally) share(k Kind) float64 {
 	return float64(t[k]) / float64(t.total())
 }
 
-// answers is what came of a replica in the last minute, by client. The zero value
-// is empty. Times are in ms of one clock.
+// answers are the last answers of a replica. The zero value is empty. Times are in
+// ms of one clock.
 type answers struct {
-	list   [slots]slot
+	by     [clients]lastAnswers
 	bodies [recent]struct {
 		body uint64
 		at   int64
@@ -61,23 +62,24 @@ type answers struct {
 	next int // of bodies
 }
 
-type slot struct {
-	number int64 // since the clock's origin
-	by     [clients]tally
+// lastAnswers are those of one class of clients.
+type lastAnswers struct {
+	list [windowSize]struct {
+		second uint32 // of the clock; 0: none
+		kind   Kind
+	}
+	last int
 }
 
-// add counts an answer. A body that failed a minute ago or later does not count
+// add counts an answer. A body that failed within the last minute does not count
 // as bad again: what one body does is not the replica's doing.
 func (a *answers) add(ms int64, by By, k Kind) {
 	if k == AnswerBad && a.repeated(ms, by.Body) {
 		return
 	}
-	number := ms / slotMs
-	s := &a.list[number%slots]
-	if s.number != number {
-		*s = slot{number: number}
-	}
-	s.by[by.Client%clients][k]++
+	c := &a.by[by.Client%clients]
+	c.last = (c.last + 1) % windowSize
+	c.list[c.last].second, c.list[c.last].kind = uint32(max(ms/1000, 1)), k
 }
 
 func (a *answers) repeated(ms int64, body uint64) bool {
@@ -92,14 +94,15 @@ func (a *answers) repeated(ms int64, body uint64) bool {
 	return false
 }
 
-// sum is the last minute's answers of a kind: without those of the client that
-// has most of them, if others were answered as well.
+// sum counts the answers in the window, to compare those of a kind: without the
+// client that has most of them, if others were answered as well.
+// O(clients*windowSize).
 func (a *answers) sum(ms int64, k Kind) tally {
 	var by [clients]tally
-	for i := range a.list {
-		if s := &a.list[i]; ms/slotMs-s.number < slots {
-			for c := range by {
-				by[c].plus(&s.by[c])
+	for c := range a.by {
+		for _, e := range a.by[c].list {
+			if e.second > 0 && ms/1000-int64(e.second) < windowMs/1000 {
+				by[c][e.kind]++
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func (f *Fleet) Misanswered(r *Replica, now time.Time, by By, reason string) boo
 	return true
 }
 
-// count counts an answer and returns the sum of the last minute.
+// count counts an answer and returns the last ones.
 func (r *Replica) count(ms int64, by By, k Kind) tally {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *Fleet) Doubtful(r *Replica, now time.Time) bool {
 	return much && total > 1
 }
 
-// siblings sums what the others that serve a model of the replica's answered, and
+// siblings sums the last answers of the others that serve a model of the replica's, and
 // counts those that are left out and all, the replica included.
 func (f *Fleet) siblings(r *Replica, ms int64, k Kind) (sum tally, left, total int) {
 	for _, o := range f.List() {
@@ -151,8 +151,8 @@ func (r *Replica) Ejected(now time.Time) (why string, left time.Duration) {
 	return r.outlier.reason, max(0, time.Duration(until-ms)*time.Millisecond)
 }
 
-// FailedShare is the share of the last minute's answers that failed where another
-// replica answered, and how many those are.
+// FailedShare tells how many of the last answers failed where another replica
+// answered, and of how many.
 func (r *Replica) FailedShare(now time.Time) (failed, answered int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,7 +14,7 @@ const staleViewMs = 2000
 // share.
 const (
 	oddAnswers = 3
-	oddShare   = 0.05
+	oddShare   = 0.04
 )
 
 // found collects problems, each with a cure.
@@ -64,7 +64,7 @@ func (f *found) replicas(s *console.Status) {
 		case r.WasOut != "":
 			f.add("It gets a part of its requests until its answers are good again. Look at its log", "%s is tried again after it was left out: %s", r.Name, r.WasOut)
 		case r.Bad >= oddAnswers && float64(r.Bad) >= oddShare*float64(r.Answered):
-			f.add("It gets fewer requests while this lasts. Look at its log", "%s failed %d of %d requests of the last minute that other replicas answered", r.Name, r.Bad, r.Answered)
+			f.add("It gets fewer requests while this lasts. Look at its log", "%s failed %d of its last %d requests, which other replicas answered", r.Name, r.Bad, r.Answered)
 		}
 		switch r.Stream.State {
 		case "quarantined", "unusable":
