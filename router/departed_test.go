@@ -86,14 +86,17 @@ func TestUntilDiscoveryAnswersAllIsWanted(t *testing.T) {
 	}
 }
 
-// TestLoadsOfUnlistedReplicasAreNotTaken: what others tell of one would keep it
-// here.
+// TestLoadsOfUnlistedReplicasAreNotTaken, nor operators' words on them: what
+// others tell of one would keep it here.
 func TestLoadsOfUnlistedReplicasAreNotTaken(t *testing.T) {
 	p := quietPeer(t, func(c *Config) { c.Replicas = []fleet.Spec{{URL: "http://listed"}} })
 	s := pick.State{Index: p.index, Table: p.loads, Wants: p.census.wants}
 	for _, id := range []crdt.StreamID{"http://listed#0", "http://unlisted#0"} {
 		s.JoinScrapes(map[crdt.StreamID]crdt.Scrape{id: {Version: 1}})
 		s.JoinLoads(crdt.PeerID{2}, []crdt.LoadEntry{{Replica: id, Load: crdt.Load{Version: 3, Waiting: 1}}})
+		if s.JoinIntents(map[crdt.StreamID]crdt.Intent{id: {Time: 1, Drain: true}}) != (id == "http://listed#0") {
+			t.Errorf("the word on a listed replica is taken, on any other it is not: wrong for %s", id)
+		}
 	}
 	if held := heldLoads(p); len(held) != 1 || held[0] != "http://listed#0" {
 		t.Errorf("%q", held)
@@ -281,11 +284,12 @@ func TestRolloutsLeaveNothing(t *testing.T) {
 			p.loads.Done(c, time.Second, 1, 1)
 			p.loads.JoinScrapes(map[crdt.StreamID]crdt.Scrape{r.Stream: {Version: 1}})
 			p.loads.JoinLoads(crdt.PeerID{9}, []crdt.LoadEntry{{Replica: r.Stream, Load: crdt.Load{Version: 1}}})
+			p.loads.SetIntent(r.Stream, true, now.UnixMilli())
 		}
 		settle()
 		st := p.index.Stats()
-		last = fmt.Sprintf("%d facts, %d keys, %d streams, %d holders, %d places, loads of %d, %d leaving",
-			st.Facts, st.Keys, st.Streams, st.Holders, st.Places, len(heldLoads(p)), p.census.departed.rule.Leaving())
+		last = fmt.Sprintf("%d facts, %d keys, %d streams, %d holders, %d places, loads of %d, %d drains, %d leaving",
+			st.Facts, st.Keys, st.Streams, st.Holders, st.Places, len(heldLoads(p)), len(p.loads.Intents()), p.census.departed.rule.Leaving())
 		t.Logf("rollout %d: %s, width %d, %d bytes", rollout, last, st.Width, st.Bytes)
 		if rollout == 0 {
 			first = last
@@ -298,5 +302,28 @@ func TestRolloutsLeaveNothing(t *testing.T) {
 	}
 	if first != last {
 		t.Errorf("after one rollout %s; after %d: %s", first, rollouts, last)
+	}
+}
+
+// TestADrainOutlastsAMomentUnlisted: a replica that discovery leaves out for
+// less than ten minutes is still drained when it is back.
+func TestADrainOutlastsAMomentUnlisted(t *testing.T) {
+	p := quietPeer(t, nil)
+	now := time.Now()
+	p.census.departed.clock = func() time.Time { return now }
+	specs := []fleet.Spec{{URL: "http://10.0.0.1:80"}, {URL: "http://10.0.0.2:80"}}
+	p.fleet.Set(specs, now)
+	id := crdt.NewStreamID(specs[1].URL, 0)
+	p.loads.SetIntent(id, true, 1)
+	for _, away := range []time.Duration{departedAfter - time.Second, departedAfter + time.Second} {
+		p.fleet.Set(specs[:1], now)
+		p.census.forgetDeparted(now)
+		now = now.Add(away)
+		p.census.forgetDeparted(now)
+		p.fleet.Set(specs, now)
+		p.census.forgetDeparted(now)
+		if got, want := p.loads.Draining(id), away < departedAfter; got != want {
+			t.Errorf("drained after %v unlisted: %v, want %v", away, got, want)
+		}
 	}
 }

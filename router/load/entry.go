@@ -1,6 +1,7 @@
 package load
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -147,32 +148,23 @@ func (t *Table) Believe(id crdt.StreamID, rates policy.Rates) {
 	t.blendedOf = t.blendedOf[:0]
 }
 
-// Held appends the replicas that the table holds anything of: scrapes, or
-// anybody's load. Each may be told twice.
+// Held appends the replicas that the table holds anything of: scrapes, an
+// operator's word, or anybody's load. Each may be told twice.
 func (t *Table) Held(dst []crdt.StreamID) []crdt.StreamID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id, e := range t.entries {
-		if e.total != nil || e.told {
-			dst = append(dst, id)
-		}
-	}
-	return t.loads.Replicas(dst)
+	return t.loads.Replicas(slices.AppendSeq(dst, maps.Keys(t.entries)))
 }
 
-// ForgetReplica drops a replica's load. What operators said of it stays.
+// ForgetReplica drops all that is known of a replica, what operators said of it
+// too: kept, the words on replicas that came and went would ride on every
+// summary for ever.
 func (t *Table) ForgetReplica(id crdt.StreamID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.loads.Forget(id)
-	old := t.entries[id]
-	if old == nil {
-		return
-	}
-	old.gone = true
-	delete(t.entries, id)
-	if old.ruled {
-		e := t.bareLocked(id)
-		e.ruled, e.intent = true, old.intent
+	if old := t.entries[id]; old != nil {
+		old.gone = true
+		delete(t.entries, id)
 	}
 }

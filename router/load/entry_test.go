@@ -84,8 +84,8 @@ func lookedUp(b *Table, id crdt.StreamID, now int64) policy.Candidate {
 func TestAnEntryThatWasForgottenIsFoundAgain(t *testing.T) {
 	b, id := newTable(1), crdt.NewStreamID("http://a", 0)
 	old := b.Entry(id)
-	b.SetIntent(id, true, 1)
 	b.ForgetReplica(id)
+	b.SetIntent(id, true, 1)
 	b.Dispatch(&Cost{Replica: id, Prefill: 1}, 1)
 	entries, cands := []*Entry{old}, []policy.Candidate{{Weight: 1}}
 	b.Snapshot(cands, entries, 1, 0)

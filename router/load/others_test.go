@@ -179,3 +179,26 @@ func TestOnlyTheLastDispatchesAreRemembered(t *testing.T) {
 		t.Errorf("%d remembered", n)
 	}
 }
+
+// TestAReplicaListedAgainIsHeard: one peer forgets a replica that another one
+// lists all the time, and lists it again: what it sends there from then on
+// counts at the other one.
+func TestAReplicaListedAgainIsHeard(t *testing.T) {
+	p := newPair()
+	a, b := p.tables[0], p.tables[1]
+	for range 100 {
+		c := &load.Cost{Replica: "r", Prefill: 1}
+		a.Dispatch(c, 1000)
+		p.hear(1)
+		a.Done(c, 1, 0, 0)
+		p.hear(1)
+	}
+	a.ForgetReplica("r")
+	for range 50 {
+		a.Dispatch(&load.Cost{Replica: "r", Prefill: 1}, 1000)
+		p.hear(1)
+	}
+	if sees, _, _ := b.Totals("r"); sees.Waiting != 50 {
+		t.Errorf("50 wait at the replica, the other peer believes %d", sees.Waiting)
+	}
+}

@@ -38,6 +38,7 @@ type Table struct {
 	own     rate    // dispatches of this peer
 	fleet   rate    // of all peers, as far as was heard
 	recents recents // dispatches of late
+	writes  uint64  // own registers written: the version of the last one
 	heard   func(crdt.PeerID, *crdt.LoadEntry, crdt.Load)
 	meanMs  float64 // time from dispatch to end of recent requests
 
@@ -67,9 +68,12 @@ func (t *Table) ClockSet(aheadMs int64) { t.ahead.Store(aheadMs) }
 // clock; both ms.
 func (t *Table) Wall(nowMs int64) int64 { return nowMs + t.ahead.Load() }
 
-// publishLocked writes the own register of a replica into the table.
+// publishLocked writes the own register of a replica into the table. All
+// registers share one counter of versions: one of a replica that was forgotten
+// here and is listed again is newer than what other peers kept of it.
 func (t *Table) publishLocked(e *Entry) {
-	e.reg.Version++
+	t.writes++
+	e.reg.Version = t.writes
 	t.loads.SetOwn(e.id, e.reg)
 }
 

@@ -48,3 +48,13 @@ func (s State) JoinScrapes(in map[crdt.StreamID]crdt.Scrape) {
 	}
 	s.Table.JoinScrapes(in)
 }
+
+// JoinIntents leaves out the same: a word on a replica that this peer forgot
+// does not come back from one that forgets it later. One that lists the replica
+// keeps it and tells it again to whoever lists it again.
+func (s State) JoinIntents(in map[crdt.StreamID]crdt.Intent) (changed bool) {
+	if s.Wants != nil {
+		maps.DeleteFunc(in, func(id crdt.StreamID, _ crdt.Intent) bool { return !s.Wants(id) })
+	}
+	return s.Table.JoinIntents(in)
+}
