@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -254,7 +255,7 @@ func (c *digests) joinTables(p *peer, r *reader) error {
 		return fmt.Errorf("digest: sums: %w", err)
 	}
 	c.state.JoinScrapes(scrapes)
-	c.state.JoinVitals(vitals)
+	c.loads.takeVitals(p, vitals)
 	c.intents.joinIntents(p, intents)
 	c.predictions.comparePredictions(p, sums)
 	return r.err
@@ -268,11 +269,21 @@ func (c *loads) takeLoads(p *peer, r *reader) error {
 		if err != nil {
 			return fmt.Errorf("digest: loads: %w", err)
 		}
-		// Invariant I8: only peers that are alive here have registers here, so
-		// that a relayed table cannot bring a dead peer's load back.
-		if id == p.id || c.peers[id] != nil {
+		if c.living(p, id) {
 			c.state.JoinLoads(id, loads)
 		}
 	}
 	return r.err
 }
+
+// takeVitals joins what peers say of themselves, as somebody passes it on. It
+// takes the map.
+func (c *loads) takeVitals(p *peer, vitals map[crdt.PeerID]crdt.Vitals) {
+	maps.DeleteFunc(vitals, func(id crdt.PeerID, _ crdt.Vitals) bool { return !c.living(p, id) })
+	c.state.JoinVitals(vitals)
+}
+
+// living reports whether to take what p tells of a peer. Invariant I8: only
+// peers that are alive here have registers and vitals here, so that a relayed
+// table cannot bring a dead peer's back.
+func (c *loads) living(p *peer, id crdt.PeerID) bool { return id == p.id || c.peers[id] != nil }

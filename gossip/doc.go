@@ -73,8 +73,9 @@
 //
 // I7: of a snapshot nothing is joined before it is whole.
 //
-// I8: load registers are held of this peer and of peers that are alive here,
-// and of no others. Alive is whom membership says so of, and who is heard.
+// I8: load registers and vitals are held of this peer and of peers that are
+// alive here, and of no others. Alive is whom membership says so of, and who is
+// heard.
 //
 // I9: every frame is bounded and checked before it is decoded; a frame that no
 // correct peer sends is counted and ends its connection, nothing else.

@@ -35,3 +35,40 @@ func TestRelayedLoadOfADeadPeerIsNotSummed(t *testing.T) {
 		t.Errorf("z, to which x lives, counts %d, want 5", got)
 	}
 }
+
+// TestRelayedVitalsOfADeadPeerAreNotKept: what a peer said of itself before it
+// died is passed on by those that have not noticed yet; kept, it would stay for
+// good and count in the fleet's rate.
+func TestRelayedVitalsOfADeadPeerAreNotKept(t *testing.T) {
+	n := New(Config{Seed: 1})
+	x, y, z := n.Add(), n.Add(), n.Add()
+	n.Run(3_000)
+	say := func() {
+		x.State.JoinVitals(map[crdt.PeerID]crdt.Vitals{x.ID: {Version: uint64(n.Now()), Rate: 5}})
+	}
+	knows := func(who *Node) bool { return who.State.Vitals()[x.ID].Rate == 5 }
+	say()
+	if !n.RunUntil(5_000, func() bool { return knows(y) && knows(z) }) {
+		t.Fatal("x's vitals were not heard")
+	}
+	n.Cut(x, y)
+	n.Cut(y, x)
+	n.Run(3_300)
+	n.Post(y, gossip.MemberDown{Peer: x.ID})
+	rounds := z.Core.Stats().Rounds
+	for z.Core.Stats().Rounds < rounds+10 {
+		say()
+		n.Run(500)
+		if knows(y) {
+			t.Fatal("y keeps the vitals of a peer that is dead to it")
+		}
+		n.Break(y, z) // whole tables go when a connection comes up
+		n.Run(500)
+		if knows(y) {
+			t.Fatal("y keeps the vitals of a peer that is dead to it")
+		}
+	}
+	if !knows(z) {
+		t.Error("z, to which x lives, lost its vitals")
+	}
+}

@@ -227,7 +227,7 @@ func (c *summaries) takeNews(p *peer, r *reader) error {
 	heard(scrapes, &p.scrapes, func(s crdt.Scrape) uint64 { return s.Version })
 	heard(vitals, &p.vitals, vitalsVersion)
 	c.state.JoinScrapes(scrapes)
-	c.state.JoinVitals(vitals)
+	c.loads.takeVitals(p, vitals)
 	c.intents.joinIntents(p, intents)
 	return nil
 }

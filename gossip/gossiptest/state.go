@@ -90,7 +90,10 @@ func (s *State) AllLoads(dst []crdt.PeerLoads) []crdt.PeerLoads {
 }
 
 // DropLoads implements gossip.State.
-func (s *State) DropLoads(at crdt.PeerID) { delete(s.loads, at) }
+func (s *State) DropLoads(at crdt.PeerID) {
+	delete(s.loads, at)
+	delete(s.vitals, at)
+}
 
 // Waiting is the running sum over all registers of one replica.
 func (s *State) Waiting(id crdt.StreamID) (n int32) {
