@@ -457,6 +457,20 @@ func (b *blocks) climb(last uint32) (first uint32, present bool, tier crdt.Tier,
 	}
 }
 
+// pagesOf calls each with the pages of the grid block that ends with one, the
+// last first.
+func (b *blocks) pagesOf(last uint32, each func(*smallPage)) {
+	for i := last; ; {
+		p := b.smallPages.rec(i)
+		each(p)
+		b.x.held++
+		if p.off == 0 {
+			return
+		}
+		i = p.parent
+	}
+}
+
 // before is the key of the grid block before the first page of one.
 func (b *blocks) before(first uint32) radix.Key {
 	s := &b.smallPages

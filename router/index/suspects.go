@@ -119,16 +119,38 @@ func (b *blocks) count(max int) {
 	}
 }
 
+// doubted returns those of the facts behind a block that are suspect: the page,
+// or those of the small pages that the block is made of. Good until the next
+// use of b.handles.
+func (b *blocks) doubted(f radix.Fact) []uint64 {
+	out := b.handles[:0]
+	add := func(h uint64, m crdt.Meta) {
+		if b.suspect(h, m) {
+			out = append(out, h)
+		}
+	}
+	if i, small := b.smallPages.present(f.Handle); small {
+		b.pagesOf(i, func(p *smallPage) { add(p.handle, p.meta) })
+	} else {
+		add(f.Handle, crdt.Meta(f.Meta))
+	}
+	b.handles = out
+	return out
+}
+
 // confirm takes the doubt from the first blocks of a prompt that an answer
 // told to be cached.
 func (b *blocks) confirm(keys []radix.Key) {
 	for _, k := range keys {
 		f, _, ok := b.x.tree.Covering(b.holder, k)
-		if ok && b.suspect(f.Handle, crdt.Meta(f.Meta)) {
+		if !ok {
+			continue
+		}
+		for _, h := range b.doubted(f) {
 			if b.sure == nil {
 				b.sure = map[uint64]struct{}{}
 			}
-			b.sure[f.Handle] = struct{}{}
+			b.sure[h] = struct{}{}
 			b.suspects--
 		}
 	}
@@ -140,7 +162,7 @@ func (b *blocks) confirm(keys []radix.Key) {
 // pages cover one block, it is believed.
 func (b *blocks) doubtful(keys []radix.Key) (n int) {
 	for _, k := range keys {
-		if f, alone, ok := b.x.tree.Covering(b.holder, k); ok && alone && b.suspect(f.Handle, crdt.Meta(f.Meta)) {
+		if f, alone, ok := b.x.tree.Covering(b.holder, k); ok && alone && len(b.doubted(f)) > 0 {
 			n++
 		}
 	}

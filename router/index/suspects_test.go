@@ -1,6 +1,8 @@
 package index
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -157,4 +159,124 @@ func TestSuspectBlocksAreToldByMatch(t *testing.T) {
 	if d := depthOf(x, c); d.Suspect != 0 || d.GPU != 10 {
 		t.Fatalf("%+v after ten minutes", d)
 	}
+}
+
+// smallMeta is the value of a handle wherever the fact is.
+func smallMeta(b *blocks, h uint64) crdt.Meta {
+	if i, ok := b.smallPages.present(h); ok {
+		return b.smallPages.rec(i).meta
+	}
+	if l := b.loose[h]; l != nil {
+		return l.meta
+	}
+	f, _ := b.x.tree.Get(b.holder, h)
+	return crdt.Meta(f.Meta)
+}
+
+// checkSmallSuspects counts suspect pages, and suspect blocks of every prompt,
+// the dumb way.
+func checkSmallSuspects(t *rapid.T, what string, x *Index, m *smallModel) {
+	b := blocksOf(x.streams[testStream])
+	if b == nil {
+		return
+	}
+	doubted := func(i int) bool {
+		h := m.world[i].handle
+		meta := smallMeta(b, h)
+		_, sure := b.sure[h]
+		return meta.Present() && meta.Seq() < b.void && !sure
+	}
+	want := 0
+	for i := range m.world {
+		if slices.IndexFunc(m.world, func(p tok) bool { return p.handle == m.world[i].handle }) == i && doubted(i) {
+			want++
+		}
+	}
+	if got := x.Stats().Suspect; got != want {
+		t.Fatalf("I7: after %s: %d pages are suspect, counted are %d", what, want, got)
+	}
+	if marked := x.Ref(testStream).flags.Load()&flagSuspect != 0; marked != (want > 0) {
+		t.Fatalf("I7: after %s: marked %v with %d suspects", what, marked, want)
+	}
+	var v View
+	for i := range m.world {
+		chain := []int{}
+		for j := i; j >= 0; j = m.world[j].parent {
+			chain = append(chain, j)
+		}
+		slices.Reverse(chain)
+		x.Match(m.keys(x.hasher, i, 0), &v)
+		d := v.Depth(x.Ref(testStream))
+		suspect := 0
+		for n := range d.GPU {
+			if slices.ContainsFunc(chain[n*m.pages:(n+1)*m.pages], doubted) {
+				suspect++
+			}
+		}
+		if d.Suspect != suspect {
+			t.Fatalf("I7: after %s: page %d: %d of %d blocks are told suspect, want %d", what, i, d.Suspect, d.GPU, suspect)
+		}
+	}
+}
+
+// twoChains is a world of two chains of pages of one token, two blocks each.
+func twoChains() (world []tok) {
+	for i := range 4 * smallGrid {
+		parent := i - 1
+		if i%(2*smallGrid) == 0 {
+			parent = -1
+		}
+		world = append(world, tok{handle: uint64(i + 11), tokens: []uint32{uint32(i + 1)}, parent: parent})
+	}
+	return world
+}
+
+// drawRuns draws a batch that stores and removes runs of the two chains.
+func drawRuns(t *rapid.T, h *radix.Hasher, seq uint64, world []tok) crdt.Slot {
+	var b crdt.Builder
+	for range rapid.IntRange(1, 3).Draw(t, "runs") {
+		first := rapid.IntRange(0, len(world)-1).Draw(t, "first")
+		run := world[first:min(first+rapid.IntRange(1, 2*smallGrid).Draw(t, "pages"), (first/(2*smallGrid)+1)*2*smallGrid)]
+		op := crdt.Op{Mode: crdt.Flagged, Main: true}
+		if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
+			b.Remove(op, []uint64{run[0].handle})
+			continue
+		}
+		if op.HasParent = run[0].parent >= 0; op.HasParent {
+			op.Parent = world[run[0].parent].handle
+		} else {
+			op.Root = uint64(testRoot)
+		}
+		storeSmallRun(h, &b, op, run)
+	}
+	s, err := b.Slot(seq, int64(seq))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSuspectsOfSmallPagesAreCounted: of a block that is made of small pages each
+// page is a fact of its own, suspect or not; the block is suspect while any page
+// of it is.
+func TestSuspectsOfSmallPagesAreCounted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := newSmallIndex(smallGrid)
+		defer x.Close()
+		m := &smallModel{world: twoChains(), pages: smallGrid}
+		for seq := uint64(1); seq <= 10; seq++ {
+			if seq%4 == 3 {
+				x.Declare(testStream, 5, []crdt.Span{{From: seq, To: seq}}, int64(seq))
+				continue
+			}
+			slot := drawRuns(t, x.hasher, seq, m.world)
+			x.Apply(&crdt.Delta{Stream: testStream, Epoch: 5, Anchor: 1, Slots: []crdt.Slot{slot}}, int64(seq))
+			checkSmallSuspects(t, fmt.Sprintf("slot %d", seq), x, m)
+			if rapid.Bool().Draw(t, "answer") {
+				keys := m.keys(x.hasher, rapid.IntRange(0, len(m.world)-1).Draw(t, "prompt"), 0)
+				x.Evidence(testStream, &Chain{Root: testRoot, Keys: keys, Hashes: make([]radix.TokenHash, len(keys)), Exact: true}, len(keys), len(keys), int64(seq))
+				checkSmallSuspects(t, "an answer", x, m)
+			}
+		}
+	})
 }
