@@ -149,7 +149,7 @@ func BenchmarkWireBytes(b *testing.B) {
 							bytes += ack(now)
 						}
 						id := crdt.StreamID(streams[s.seq/4%8])
-						bytes += slotBytes(c.Step(now, gossip.Ingested{Stream: id, Epoch: 1_700_000_000_000, Slots: []crdt.Slot{{Seq: 1<<20 + s.seq}}, ReceivedAt: now, First: true}))
+						bytes += slotBytes(c.Step(now, gossip.Ingested{Stream: id, Epoch: 1_700_000_000_000, Slots: crdt.Spans{{From: 1<<20 + s.seq, To: 1<<20 + s.seq}}, ReceivedAt: now, First: true}))
 					}
 					bytes += slotBytes(c.Step(now+100, gossip.Tick{}))
 					b.ReportMetric(float64(bytes)/float64(s.seq)/float64(peers)/blocks, "wire-B/block/peer")
@@ -175,7 +175,7 @@ func BenchmarkReceive(b *testing.B) {
 	for range 2 {
 		now += 10
 		ack(now)
-		for _, e := range sender.Step(now, gossip.Ingested{Stream: crdt.StreamID(streams[0]), Epoch: 1, Slots: []crdt.Slot{{Seq: 1}}, ReceivedAt: now, First: true}) {
+		for _, e := range sender.Step(now, gossip.Ingested{Stream: crdt.StreamID(streams[0]), Epoch: 1, Slots: crdt.Spans{{From: 1, To: 1}}, ReceivedAt: now, First: true}) {
 			if e, ok := e.(gossip.Send); ok && e.Kind == "slots" {
 				named = again
 				kind, again = gossip.Payload(e.Data)

@@ -187,7 +187,7 @@ func describeEvent(ev gossip.Event) string {
 	case gossip.Tick, gossip.Writable, gossip.Received:
 		return ""
 	case gossip.Ingested:
-		return fmt.Sprintf("ingested %s epoch %d slots %d lost %v first %v", ev.Stream, ev.Epoch, len(ev.Slots), ev.Lost, ev.First)
+		return fmt.Sprintf("ingested %s epoch %d slots %d lost %v first %v", ev.Stream, ev.Epoch, ev.Slots.Size(), ev.Lost, ev.First)
 	case gossip.SnapshotCut:
 		return fmt.Sprintf("snapshot cut %s", ev.Stream)
 	case gossip.MemberUp:

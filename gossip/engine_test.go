@@ -35,21 +35,21 @@ func (e *Engine) Emit(k int) []crdt.Slot {
 
 // Ingest lets a node take batches from the engine, as first or second owner.
 func (e *Engine) Ingest(x *Node, first bool, slots ...crdt.Slot) {
-	e.apply(x, gossip.Ingested{Slots: slots, First: first})
+	e.apply(x, first, crdt.Delta{Slots: slots})
 }
 
 // Lose lets a node declare slots lost, as first owner.
 func (e *Engine) Lose(x *Node, lost ...crdt.Span) {
-	e.apply(x, gossip.Ingested{Lost: lost, First: true})
+	e.apply(x, true, crdt.Delta{Lost: lost})
 }
 
-func (e *Engine) apply(x *Node, ev gossip.Ingested) {
+func (e *Engine) apply(x *Node, first bool, d crdt.Delta) {
 	if !x.Alive {
 		return
 	}
-	ev.Stream, ev.Epoch, ev.ReceivedAt = e.Stream, e.Epoch, e.net.now
-	x.State.Apply(&crdt.Delta{Stream: e.Stream, Epoch: e.Epoch, Anchor: 1, Slots: ev.Slots, Lost: ev.Lost}, e.net.now)
-	e.net.step(x, ev)
+	d.Stream, d.Epoch, d.Anchor = e.Stream, e.Epoch, 1
+	x.State.Apply(&d, e.net.now)
+	e.net.step(x, gossip.Ingested{Stream: d.Stream, Epoch: d.Epoch, Slots: crdt.SpansOf(d.Slots), Lost: d.Lost, ReceivedAt: e.net.now, First: first})
 }
 
 // body is a batch: mostly stores and removals of blocks that others follow,

@@ -59,7 +59,7 @@ type (
 	Ingested struct {
 		Stream     crdt.StreamID
 		Epoch      uint64
-		Slots      []crdt.Slot
+		Slots      crdt.Spans
 		Lost       []crdt.Span
 		ReceivedAt int64
 		First      bool // first owner: sends at once; the second fills in

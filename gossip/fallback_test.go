@@ -150,7 +150,7 @@ func TestARefusedIncarnationHoldsBackNothing(t *testing.T) {
 	if n := c.Stats().Rejected["payload"]; n != 0 {
 		t.Fatal("the slots were rejected")
 	}
-	effects := c.Step(1_020, Ingested{Stream: "r#0", Epoch: 5, Slots: []crdt.Slot{{Seq: 4}}, ReceivedAt: 1_020, First: true})
+	effects := c.Step(1_020, Ingested{Stream: "r#0", Epoch: 5, Slots: crdt.Spans{{From: 4, To: 4}}, ReceivedAt: 1_020, First: true})
 	if len(sends(effects, "slots")) != 1 {
 		t.Error("own slots are not told after an incarnation was refused")
 	}

@@ -74,7 +74,7 @@ func (c *cursor) ingested(ev Ingested) {
 		c.opened(ev)
 		return
 	}
-	f := fill{epoch: ev.Epoch, slots: crdt.SpansOf(ev.Slots), lost: crdt.Spans(nil).Union(ev.Lost), received: ev.ReceivedAt}
+	f := fill{epoch: ev.Epoch, slots: ev.Slots, lost: crdt.Spans(nil).Union(ev.Lost), received: ev.ReceivedAt}
 	if f.received <= 0 || f.received > c.now {
 		f.received = c.now
 	}

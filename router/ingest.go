@@ -244,7 +244,7 @@ func (g *follower) Deliver(d kvevents.Delivery) {
 		return
 	}
 	g.mesh.ingested(gossip.Ingested{
-		Stream: d.Stream, Epoch: d.Epoch, Slots: d.Slots, ReceivedAt: g.clock.ms(d.ReceivedAt), First: first,
+		Stream: d.Stream, Epoch: d.Epoch, Slots: crdt.SpansOf(d.Slots), ReceivedAt: g.clock.ms(d.ReceivedAt), First: first,
 	})
 }
 

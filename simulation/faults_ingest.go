@@ -209,7 +209,7 @@ func (f *follower) deliver(out *follow.Output, now int64) {
 	}
 	p.ingests = true
 	p.run.spread(id, out.Epoch, out.Deliver)
-	p.step(gossip.Ingested{Stream: id, Epoch: out.Epoch, Slots: out.Deliver, ReceivedAt: now, First: f.hold.First})
+	p.step(gossip.Ingested{Stream: id, Epoch: out.Epoch, Slots: crdt.SpansOf(out.Deliver), ReceivedAt: now, First: f.hold.First})
 }
 
 // play answers a replay request: it is lossy, and its end may not be heard.

@@ -17,8 +17,10 @@
 //	I1  The core is stepped by one goroutine, and that goroutine never waits for
 //	    a socket, for serf or for a caller.
 //	I2  Every queue has a bound: bytes towards a peer (outboxBytes), bytes from
-//	    peers (fastBytes, bulkBytes), strangers (maxHandshakes). Local news is never
-//	    dropped: it coalesces, so its queue is bounded by what exists.
+//	    peers (fastBytes, bulkBytes), strangers (maxHandshakes). Local news
+//	    coalesces, so its queue is bounded by what exists, and the runs of slots
+//	    in one piece of news by maxIngestSpans. No queue waits for ever: each has
+//	    its turn (turnEvery).
 //	I3  Frames of one connection reach the core in order and without gaps,
 //	    between its Connected and its Disconnected; a connection that cannot
 //	    keep that is closed.

@@ -2,7 +2,7 @@ package mesh
 
 import (
 	"context"
-	"slices"
+	"math/bits"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -16,33 +16,64 @@ const (
 	fastBytes     = 4 << 20
 	bulkBytes     = 16 << 20
 	frameOverhead = 128
-	// fairness: after this many items in front of it, one of the bulk lane goes.
-	fairness = 64
 )
+
+// turnEvery is how often the queues take turns, in items: lower, and a flood of
+// bulk holds up loads; higher, and what waits beside a fast lane that never
+// empties comes late.
+const turnEvery = 5
+
+// maxIngestSpans bounds the runs of own slots that wait for the loop, of one
+// stream: as many as the core owes one peer.
+const maxIngestSpans = 64
 
 // inbox is what waits for the loop. Local news coalesces, frames block their
 // own reader when their lane is full, everything else is bounded by the number
-// of peers and connections (I2).
+// of peers and connections (I2). The queues are emptied in their order, but each
+// has its turn at every turnEvery*queues-th item at the latest.
 type inbox struct {
 	wake chan struct{} // capacity 1: something came
 	fast *semaphore.Weighted
 	bulk *semaphore.Weighted
 
-	mu        sync.Mutex
-	load      bool
-	urgent    bool
-	predicted bool
-	intent    bool
-	members   fifo[crdt.PeerID]
-	member    map[crdt.PeerID]gossip.Event // latest wins
-	writable  fifo[gossip.Conn]            // at most one per connection, see outbox
-	ingests   fifo[ingestKey]
-	ingest    map[ingestKey]*gossip.Ingested
-	calls     fifo[func()]
-	lanes     [gossip.Classes]fifo[gossip.Event]
-	answers   fifo[gossip.Event]
-	passed    int // items taken since the last of the bulk lane
-	depth     int
+	mu       sync.Mutex
+	waits    uint16 // bit q: queue q is not empty
+	members  fifo[crdt.PeerID]
+	member   map[crdt.PeerID]gossip.Event // latest wins
+	writable fifo[gossip.Conn]            // at most one per connection, see outbox
+	ingests  fifo[ingestKey]
+	ingest   map[ingestKey]*gossip.Ingested
+	calls    fifo[func()]
+	lanes    [gossip.Classes]fifo[gossip.Event]
+	answers  fifo[gossip.Event]
+	passed   int   // items taken since the last turn
+	turn     queue // whose it was
+}
+
+// queue is one of the inbox's queues, the most urgent first.
+type queue uint8
+
+const (
+	urgentLoad queue = iota
+	memberNews
+	calls
+	fastFrames
+	anyLoad
+	intents
+	ingests
+	writables
+	predictions
+	answers
+	bulkFrames
+	queues
+)
+
+// laneOf is the queue of a class's frames.
+func laneOf(class gossip.Class) queue {
+	if class == gossip.Fast {
+		return fastFrames
+	}
+	return bulkFrames
 }
 
 // ingestKey says which news of an owner may be told in one.
@@ -69,45 +100,53 @@ func (b *inbox) signal() {
 	}
 }
 
-// local takes an event of this process; false if only the shell may make it.
-func (b *inbox) local(ev gossip.Event) bool {
+// local takes an event of this process. dropped names what had to be left out,
+// if anything: an event that only the shell may make, or slots beyond the bound.
+func (b *inbox) local(ev gossip.Event) (dropped string) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch ev := ev.(type) {
 	case gossip.LoadChanged:
-		b.load, b.urgent = true, b.urgent || ev.Urgent
+		b.waits |= 1 << anyLoad
+		if ev.Urgent {
+			b.waits |= 1 << urgentLoad
+		}
 	case gossip.Predicted:
-		b.predicted = true
+		b.waits |= 1 << predictions
 	case gossip.IntentChanged:
-		b.intent = true
+		b.waits |= 1 << intents
 	case gossip.Ingested:
-		b.ingestedLocked(ev)
+		dropped = b.ingestedLocked(ev)
 	case gossip.SnapshotCut, gossip.SnapshotJoined:
 		b.answers.push(ev)
-		b.depth++
+		b.waits |= 1 << answers
 	default:
-		b.mu.Unlock()
-		return false
+		return "event"
 	}
-	b.mu.Unlock()
 	b.signal()
-	return true
+	return dropped
 }
 
-// ingestedLocked adds to the news that waits about the same stream, if any.
-func (b *inbox) ingestedLocked(ev gossip.Ingested) {
+// ingestedLocked adds to the news that waits about the same stream, if any. Of
+// more runs of slots than the core would owe a peer the latest stay.
+func (b *inbox) ingestedLocked(ev gossip.Ingested) (dropped string) {
 	k := ingestKey{stream: ev.Stream, epoch: ev.Epoch, first: ev.First}
 	old := b.ingest[k]
 	if old == nil {
 		b.ingest[k] = &ev
 		b.ingests.push(k)
-		b.depth++
-		return
+		b.waits |= 1 << ingests
+		return ""
 	}
-	old.Slots = append(slices.Clip(old.Slots), ev.Slots...)
-	old.Lost = append(slices.Clip(old.Lost), ev.Lost...)
+	slots, lost := crdt.Spans(nil).Union(old.Slots).Union(ev.Slots), crdt.Spans(nil).Union(old.Lost).Union(ev.Lost)
+	old.Slots, old.Lost = slots[max(0, len(slots)-maxIngestSpans):], lost[max(0, len(lost)-maxIngestSpans):]
 	if old.ReceivedAt == 0 || ev.ReceivedAt != 0 && ev.ReceivedAt < old.ReceivedAt {
 		old.ReceivedAt = ev.ReceivedAt
 	}
+	if max(len(slots), len(lost)) > maxIngestSpans {
+		return "slots"
+	}
+	return ""
 }
 
 // membership takes news about one peer; only the latest is kept.
@@ -115,7 +154,7 @@ func (b *inbox) membership(id crdt.PeerID, ev gossip.Event) {
 	b.mu.Lock()
 	if _, waits := b.member[id]; !waits {
 		b.members.push(id)
-		b.depth++
+		b.waits |= 1 << memberNews
 	}
 	b.member[id] = ev
 	b.mu.Unlock()
@@ -126,7 +165,7 @@ func (b *inbox) membership(id crdt.PeerID, ev gossip.Event) {
 func (b *inbox) lane(class gossip.Class, ev gossip.Event) {
 	b.mu.Lock()
 	b.lanes[class].push(ev)
-	b.depth++
+	b.waits |= 1 << laneOf(class)
 	b.mu.Unlock()
 	b.signal()
 }
@@ -153,7 +192,7 @@ func weight(ev gossip.Received) int64 { return int64(len(ev.Data) + frameOverhea
 func (b *inbox) drained(id gossip.Conn) {
 	b.mu.Lock()
 	b.writable.push(id)
-	b.depth++
+	b.waits |= 1 << writables
 	b.mu.Unlock()
 	b.signal()
 }
@@ -162,7 +201,7 @@ func (b *inbox) drained(id gossip.Conn) {
 func (b *inbox) call(fn func()) {
 	b.mu.Lock()
 	b.calls.push(fn)
-	b.depth++
+	b.waits |= 1 << calls
 	b.mu.Unlock()
 	b.signal()
 }
@@ -173,91 +212,90 @@ type item struct {
 	call func()
 }
 
-// next takes the most urgent item. A frame's room is given back at once: the
-// loop holds at most one.
+// next takes the first item of the queue whose turn it is, or of the most urgent
+// one. A frame's room is given back at once: the loop holds at most one.
 func (b *inbox) next() (it item, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.passed >= fairness && b.lanes[gossip.Bulk].len() > 0 {
-		return b.popLaneLocked(gossip.Bulk), true
+	if b.waits == 0 {
+		return item{}, false
 	}
-	b.passed++
-	if it, ok = b.promptLocked(); ok {
-		return it, true
+	q := queue(bits.TrailingZeros16(b.waits))
+	if b.passed++; b.passed >= turnEvery {
+		b.passed, b.turn = 0, (b.turn+1)%queues
+		if b.waits&(1<<b.turn) != 0 {
+			q = b.turn
+		}
 	}
-	if it, ok = b.patientLocked(); ok {
-		return it, true
-	}
-	b.passed = 0
-	return item{}, false
+	return b.takeLocked(q), true
 }
 
-// promptLocked takes what must not wait: load, members, calls, fast frames.
-func (b *inbox) promptLocked() (item, bool) {
-	switch {
-	case b.urgent:
-		b.load, b.urgent = false, false
-		return item{ev: gossip.LoadChanged{Urgent: true}}, true
-	case b.members.len() > 0:
-		b.depth--
-		id := b.members.pop()
-		ev := b.member[id]
-		delete(b.member, id)
-		return item{ev: ev}, true
-	case b.calls.len() > 0:
-		b.depth--
-		return item{call: b.calls.pop()}, true
-	case b.lanes[gossip.Fast].len() > 0:
-		return b.popLaneLocked(gossip.Fast), true
-	case b.load:
-		b.load = false
-		return item{ev: gossip.LoadChanged{}}, true
-	case b.intent:
-		b.intent = false
-		return item{ev: gossip.IntentChanged{}}, true
+// takeLocked takes the first item of a queue that is not empty.
+func (b *inbox) takeLocked(q queue) (it item) {
+	left := 0
+	switch q {
+	case urgentLoad, anyLoad:
+		it.ev = gossip.LoadChanged{Urgent: b.waits&(1<<urgentLoad) != 0}
+		b.waits &^= 1<<urgentLoad | 1<<anyLoad
+	case intents:
+		it.ev = gossip.IntentChanged{}
+	case predictions:
+		it.ev = gossip.Predicted{}
+	case memberNews:
+		it.ev = b.popMemberLocked()
+		left = b.members.len()
+	case calls:
+		it.call = b.calls.pop()
+		left = b.calls.len()
+	case ingests:
+		it.ev = b.popIngestLocked()
+		left = b.ingests.len()
+	case writables:
+		it.ev = gossip.Writable{Conn: b.writable.pop()}
+		left = b.writable.len()
+	case answers:
+		it.ev = b.answers.pop()
+		left = b.answers.len()
+	case fastFrames, bulkFrames:
+		class := gossip.Fast
+		if q == bulkFrames {
+			class = gossip.Bulk
+		}
+		it.ev = b.popLaneLocked(class)
+		left = b.lanes[class].len()
 	}
-	return item{}, false
+	if left == 0 {
+		b.waits &^= 1 << q
+	}
+	return it
 }
 
-// patientLocked takes the rest, own news before others'.
-func (b *inbox) patientLocked() (item, bool) {
-	switch {
-	case b.ingests.len() > 0:
-		b.depth--
-		k := b.ingests.pop()
-		ev := *b.ingest[k]
-		delete(b.ingest, k)
-		return item{ev: ev}, true
-	case b.writable.len() > 0:
-		b.depth--
-		return item{ev: gossip.Writable{Conn: b.writable.pop()}}, true
-	case b.predicted:
-		b.predicted = false
-		return item{ev: gossip.Predicted{}}, true
-	case b.answers.len() > 0:
-		b.depth--
-		return item{ev: b.answers.pop()}, true
-	case b.lanes[gossip.Bulk].len() > 0:
-		return b.popLaneLocked(gossip.Bulk), true
-	}
-	return item{}, false
+func (b *inbox) popMemberLocked() gossip.Event {
+	id := b.members.pop()
+	ev := b.member[id]
+	delete(b.member, id)
+	return ev
 }
 
-func (b *inbox) popLaneLocked(class gossip.Class) item {
-	if class == gossip.Bulk {
-		b.passed = 0
-	}
-	b.depth--
+func (b *inbox) popIngestLocked() gossip.Event {
+	k := b.ingests.pop()
+	ev := *b.ingest[k]
+	delete(b.ingest, k)
+	return ev
+}
+
+func (b *inbox) popLaneLocked(class gossip.Class) gossip.Event {
 	ev := b.lanes[class].pop()
 	if r, ok := ev.(gossip.Received); ok {
 		b.room(class).Release(weight(r))
 	}
-	return item{ev: ev}
+	return ev
 }
 
 // waiting is the number of items, local flags aside.
 func (b *inbox) waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.depth
+	return b.members.len() + b.writable.len() + b.ingests.len() + b.calls.len() + b.answers.len() +
+		b.lanes[gossip.Fast].len() + b.lanes[gossip.Bulk].len()
 }

@@ -55,13 +55,16 @@ func TestLoadOvertakesBulk(t *testing.T) {
 	}
 }
 
+// served is within how many items each queue that is not empty is served.
+const served = turnEvery * int(queues)
+
 func TestFastDoesNotStarveBulk(t *testing.T) {
 	b := newInbox()
 	frame(t, b, gossip.Bulk, 1, 0)
-	for i := range 2 * fairness {
+	for i := range 2 * served {
 		frame(t, b, gossip.Fast, 2, byte(i))
 	}
-	for i := range 2 * fairness {
+	for i := range served {
 		it, _ := b.next()
 		if r, ok := it.ev.(gossip.Received); ok && r.Conn == 1 {
 			if i == 0 {
@@ -70,20 +73,99 @@ func TestFastDoesNotStarveBulk(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("bulk did not come within %d items", 2*fairness)
+	t.Errorf("bulk did not come within %d items", served)
+}
+
+// TestNothingStarves: whatever is posted as fast as the loop takes it, each
+// queue is served.
+func TestNothingStarves(t *testing.T) {
+	b := newInbox()
+	b.drained(7)
+	posts := map[queue]func(){
+		urgentLoad:  func() { b.local(gossip.LoadChanged{Urgent: true}) },
+		memberNews:  func() { b.membership(crdt.PeerID{1}, gossip.MemberUp{}) },
+		calls:       func() { b.call(func() {}) },
+		fastFrames:  func() { frame(t, b, gossip.Fast, 1, 0) },
+		intents:     func() { b.local(gossip.IntentChanged{}) },
+		ingests:     func() { b.local(gossip.Ingested{Stream: "s", Slots: crdt.Spans{{From: 1, To: 1}}}) },
+		writables:   func() { b.drained(7) },
+		predictions: func() { b.local(gossip.Predicted{}) },
+		answers:     func() { b.local(gossip.SnapshotJoined{}) },
+		bulkFrames:  func() { frame(t, b, gossip.Bulk, 2, 0) },
+	}
+	took := func(it item) queue {
+		switch ev := it.ev.(type) {
+		case gossip.LoadChanged:
+			return urgentLoad
+		case gossip.MemberUp:
+			return memberNews
+		case gossip.Received:
+			if ev.Conn == 1 {
+				return fastFrames
+			}
+			return bulkFrames
+		case gossip.IntentChanged:
+			return intents
+		case gossip.Ingested:
+			return ingests
+		case gossip.Writable:
+			return writables
+		case gossip.Predicted:
+			return predictions
+		case gossip.SnapshotJoined:
+			return answers
+		}
+		return calls
+	}
+	last := map[queue]int{}
+	for n := 1; n <= 20*served; n++ {
+		for _, post := range posts {
+			post()
+		}
+		it, _ := b.next()
+		last[took(it)] = n
+		for q := range posts {
+			if waits := n - last[q]; waits > served {
+				t.Fatalf("queue %d was not served in %d items", q, waits)
+			}
+		}
+	}
+}
+
+// TestWaitingIngestsAreBounded: slots of one stream that come without an end are
+// runs, and of too many runs the latest stay. What is left out is told.
+func TestWaitingIngestsAreBounded(t *testing.T) {
+	b := newInbox()
+	post := func(seq uint64) string {
+		return b.local(gossip.Ingested{Stream: "s", Slots: crdt.Spans{{From: seq, To: seq}}})
+	}
+	for seq := range uint64(1000) {
+		if dropped := post(1 + seq); dropped != "" {
+			t.Fatal("one run is too much")
+		}
+	}
+	dropped := 0
+	for seq := range uint64(1000) {
+		if post(2000+2*seq) == "slots" {
+			dropped++
+		}
+	}
+	ev := drain(b)[0].(gossip.Ingested)
+	if n := len(ev.Slots); n != maxIngestSpans || dropped != 1001-maxIngestSpans || !ev.Slots.Has(2000+2*999) {
+		t.Errorf("%d runs wait, %d times some were left out; %v", n, dropped, ev.Slots)
+	}
 }
 
 func TestIngestsCoalesceAndLoseNothing(t *testing.T) {
 	b := newInbox()
-	slot := func(seq uint64) crdt.Slot { return crdt.Slot{Seq: seq} }
-	shared := make([]crdt.Slot, 1, 8) // room to be overwritten in
-	shared[0] = slot(1)
+	slots := func(seq uint64) crdt.Spans { return crdt.Spans{{From: seq, To: seq}} }
+	shared := append(make(crdt.Spans, 0, 8), slots(1)...) // room to be overwritten in
 	b.local(gossip.Ingested{Stream: "s", Epoch: 1, First: true, Slots: shared, ReceivedAt: 20})
-	b.local(gossip.Ingested{Stream: "s", Epoch: 1, First: true, Slots: []crdt.Slot{slot(2)}, ReceivedAt: 10})
-	b.local(gossip.Ingested{Stream: "s", Epoch: 2, First: true, Slots: []crdt.Slot{slot(1)}})
-	b.local(gossip.Ingested{Stream: "s", Epoch: 1, Slots: []crdt.Slot{slot(3)}})
+	b.local(gossip.Ingested{Stream: "s", Epoch: 1, First: true, Slots: slots(2), ReceivedAt: 10})
+	b.local(gossip.Ingested{Stream: "s", Epoch: 2, First: true, Slots: slots(1)})
+	b.local(gossip.Ingested{Stream: "s", Epoch: 1, Slots: slots(3)})
 	b.local(gossip.Ingested{Stream: "s", Epoch: 1, First: true, Lost: []crdt.Span{{From: 4, To: 5}}})
-	if shared[:2][1].Seq != 0 {
+	if shared[:2][1] != (crdt.Span{}) || shared[0].To != 1 {
 		t.Error("the caller's slice was written to")
 	}
 	got := drain(b)
@@ -91,7 +173,7 @@ func TestIngestsCoalesceAndLoseNothing(t *testing.T) {
 		t.Fatalf("%d events, want 3: %v", len(got), got)
 	}
 	first := got[0].(gossip.Ingested)
-	if len(first.Slots) != 2 || first.Slots[1].Seq != 2 || len(first.Lost) != 1 || first.ReceivedAt != 10 {
+	if !slices.Equal(first.Slots, crdt.Spans{{From: 1, To: 2}}) || len(first.Lost) != 1 || first.ReceivedAt != 10 {
 		t.Errorf("coalesced: %+v", first)
 	}
 }
@@ -99,7 +181,7 @@ func TestIngestsCoalesceAndLoseNothing(t *testing.T) {
 func TestOnlyLocalEventsMayBePosted(t *testing.T) {
 	b := newInbox()
 	for _, ev := range []gossip.Event{gossip.Tick{}, gossip.Received{}, gossip.MemberUp{}, gossip.Connected{}, nil} {
-		if b.local(ev) {
+		if b.local(ev) != "event" {
 			t.Errorf("%#v was taken", ev)
 		}
 	}
@@ -152,7 +234,7 @@ func TestInboxKeepsOrderAndLosesNothing(t *testing.T) {
 			case gossip.MemberDown:
 				heard[ev.Peer] = false
 			case gossip.Ingested:
-				gotSlots += len(ev.Slots)
+				gotSlots += int(ev.Slots.Size())
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -184,8 +266,12 @@ func TestInboxKeepsOrderAndLosesNothing(t *testing.T) {
 			},
 			"ingest": func(t *rapid.T) {
 				n := rapid.IntRange(0, 3).Draw(t, "slots")
+				var slots crdt.Spans
+				if n > 0 {
+					slots = crdt.Spans{{From: uint64(wantSlots + 1), To: uint64(wantSlots + n)}}
+				}
 				wantSlots += n
-				b.local(gossip.Ingested{Stream: "s", Slots: make([]crdt.Slot, n)})
+				b.local(gossip.Ingested{Stream: "s", Slots: slots})
 			},
 			"next": func(t *rapid.T) {
 				if it, ok := b.next(); ok {

@@ -285,7 +285,7 @@ type flow struct {
 func (p *indexed) ingest(id crdt.StreamID, slots ...crdt.Slot) {
 	now := time.Now().UnixMilli()
 	p.index.Apply(&crdt.Delta{Stream: id, Epoch: 1, Anchor: 1, Slots: slots}, now)
-	p.Post(gossip.Ingested{Stream: id, Epoch: 1, Slots: slots, ReceivedAt: now, First: true})
+	p.Post(gossip.Ingested{Stream: id, Epoch: 1, Slots: crdt.SpansOf(slots), ReceivedAt: now, First: true})
 }
 
 // begin tells rate blocks a second, in batches, or as many as the machine can;

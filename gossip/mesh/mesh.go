@@ -249,12 +249,13 @@ func (m *Mesh) Close() error {
 func (m *Mesh) Addr() string { return m.transport.advertise.String() }
 
 // Post tells the core what happened in this process: Ingested, LoadChanged,
-// Predicted, IntentChanged, SnapshotCut and SnapshotJoined. It never waits and
-// loses nothing: what waits already is added to. Other events are the shell's
-// own; they are counted and dropped.
+// Predicted, IntentChanged, SnapshotCut and SnapshotJoined. It never waits: what
+// waits already is added to. Of slots with more gaps than the core would owe a
+// peer the latest runs stay, and digests tell of the others. Other events are the
+// shell's own. What is dropped is counted.
 func (m *Mesh) Post(ev gossip.Event) {
-	if !m.inbox.local(ev) {
-		m.meter.dropped.WithLabelValues("event").Inc()
+	if what := m.inbox.local(ev); what != "" {
+		m.meter.dropped.WithLabelValues(what).Inc()
 	}
 }
 

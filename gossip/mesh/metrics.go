@@ -52,7 +52,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		ended:    counters("banyan_mesh_connections_ended_total", "Peer connections closed, by cause: core (this peer refused or replaced it), remote (the other side or the network), overflow (the other side reads too slowly), stall (nothing could be sent or read in time), key (gossip keys changed), shutdown.", "by", endings),
 		dials:    counters("banyan_mesh_dials_total", "Attempts to open a connection to a peer, by result.", "result", results),
 		joins:    counters("banyan_mesh_joins_total", "Attempts to join a seed of mesh.join, by result.", "result", results),
-		dropped:  counters("banyan_mesh_dropped_total", "Items dropped because a queue or table was full, by kind: dial (a connection to open), link (a new connection), event (of a kind that has no place here: a bug).", "what", []string{"event", "dial", "link"}),
+		dropped:  counters("banyan_mesh_dropped_total", "Items dropped because a queue or table was full, by kind: dial (a connection to open), link (a new connection), slots (own event batches with many gaps; the others hear of them later), event (of a kind that has no place here: a bug).", "what", []string{"event", "dial", "link", "slots"}),
 		received: make(map[string]prometheus.Counter),
 		sent:     make(map[string]prometheus.Counter),
 		refused:  make(map[cause]prometheus.Counter),

@@ -82,7 +82,7 @@ func (f *full) ingest(t *testing.T, from uint64, n int) {
 			slots = append(slots, crdt.Slot{Seq: seq, TS: now * 1000, Body: body})
 		}
 		f.state.Apply(&crdt.Delta{Stream: replica, Epoch: 1, Anchor: 1, Slots: slots}, now)
-		f.Post(gossip.Ingested{Stream: replica, Epoch: 1, Slots: slots, ReceivedAt: now, First: true})
+		f.Post(gossip.Ingested{Stream: replica, Epoch: 1, Slots: crdt.SpansOf(slots), ReceivedAt: now, First: true})
 	}); err != nil {
 		t.Fatal(err)
 	}
