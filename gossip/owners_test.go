@@ -65,3 +65,38 @@ func TestOwnersSpread(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnersAreThoseOfOtherVersions: peers of different versions in one mesh must
+// rank alike.
+func TestOwnersAreThoseOfOtherVersions(t *testing.T) {
+	var peers []crdt.PeerID
+	for i := range 9 {
+		peers = append(peers, crdt.PeerID{byte(i), byte(i * 7), 15: byte(i * 13)})
+	}
+	for i, want := range []string{"561230847", "375421680", "584103672", "061237854"} {
+		for n := range 10 {
+			got, ranked := "", gossip.Owners(crdt.StreamID(fmt.Sprintf("http://10.0.0.%d:8000#0", i)), peers, n)
+			for _, p := range ranked {
+				got += fmt.Sprint(p[0])
+			}
+			if n == 0 && got != want || n > 0 && got != want[:n] {
+				t.Errorf("replica %d: the first %d owners are %s, want those of %s", i, n, got, want)
+			}
+		}
+	}
+}
+
+func BenchmarkOwners(b *testing.B) {
+	for _, n := range []int{8, 64, 128} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var peers []crdt.PeerID
+			for i := range n {
+				peers = append(peers, crdt.PeerID{byte(i), byte(i * 7), byte(i * 13)})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				gossip.Owners("http://10.244.13.27:8000#0", peers, 2)
+			}
+		})
+	}
+}

@@ -112,8 +112,9 @@ func (g *follower) run(ctx context.Context) {
 	}
 }
 
-// rank is this peer's place among a replica's owners; -1 for none.
-func (g *follower) rank(r *fleet.Replica) int {
+// rank is this peer's place among a replica's owners, who are some of the
+// eligible peers; -1 for none.
+func (g *follower) rank(r *fleet.Replica, eligible []crdt.PeerID) int {
 	n := g.owners
 	switch g.fed(r).how {
 	case fedHub:
@@ -121,25 +122,25 @@ func (g *follower) rank(r *fleet.Replica) int {
 	case fedPolled:
 		n = 1
 	}
-	return slices.Index(g.mesh.owners(r.Stream, n), g.id)
+	return slices.Index(gossip.Owners(r.Stream, eligible, n), g.id)
 }
 
 // owns reports whether this peer is an owner of the stream; owners also scrape.
-func (g *follower) owns(id crdt.StreamID) bool {
-	return slices.Contains(g.mesh.owners(id, g.owners), g.id)
+func (g *follower) owns(id crdt.StreamID, eligible []crdt.PeerID) bool {
+	return slices.Contains(gossip.Owners(id, eligible, g.owners), g.id)
 }
 
 // reconcile starts what is owned and not followed, and stops what is followed
 // and no longer owned.
 func (g *follower) reconcile(ctx context.Context, now time.Time) {
-	listed := map[crdt.StreamID]bool{}
+	listed, eligible := map[crdt.StreamID]bool{}, g.mesh.eligible()
 	for _, r := range g.fleet.List() {
 		way := g.fed(r)
 		if way.how == fedNot {
 			continue
 		}
 		listed[r.Stream] = true
-		rank := g.rank(r)
+		rank := g.rank(r, eligible)
 		g.mu.Lock()
 		f := g.follow[r.Stream]
 		if f != nil && f.feed != way {
@@ -328,7 +329,7 @@ func (g *follower) status(r *fleet.Replica) console.Stream {
 	for _, m := range g.mesh.members() {
 		names[m.ID] = m.Name
 	}
-	for _, id := range g.mesh.owners(r.Stream, g.owners) {
+	for _, id := range gossip.Owners(r.Stream, g.mesh.eligible(), g.owners) {
 		s.Owners = append(s.Owners, names[id])
 	}
 	g.mu.Lock()

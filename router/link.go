@@ -220,13 +220,14 @@ func (l *link) inspect(ctx context.Context, f func(*gossip.Core)) {
 	_ = l.mesh.Do(ctx, func() { f(l.core) })
 }
 
-// owners of a stream among the peers that count, this peer among them if it may.
-func (l *link) owners(stream crdt.StreamID, n int) []crdt.PeerID {
+// eligible lists the peers that may own streams now, this one among them if it
+// may. Who ranks the owners of many streams asks once for all of them.
+func (l *link) eligible() []crdt.PeerID {
 	var peers []crdt.PeerID
 	for _, m := range l.members() {
 		if m.State == mesh.Alive && ingest.Counts(m.Ready, m.Draining, m.ViewAge.Milliseconds()) {
 			peers = append(peers, m.ID)
 		}
 	}
-	return ingest.Owners(stream, peers, ingest.Self{ID: l.id, Joined: l.readiness.joined.Load(), Draining: l.readiness.draining.Load()}, n)
+	return ingest.Eligible(peers, ingest.Self{ID: l.id, Joined: l.readiness.joined.Load(), Draining: l.readiness.draining.Load()})
 }

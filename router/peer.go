@@ -155,7 +155,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	hasher := radix.NewHasher(secret)
 	p.fleet = fleet.New(fleet.Config{
 		Owned: func(id crdt.StreamID) bool {
-			return p.ingest.owns(id) && !p.told.fresh(id, time.Now())
+			return p.ingest.owns(id, p.mesh.eligible()) && !p.told.fresh(id, time.Now())
 		},
 		Scraped: func(id crdt.StreamID, s crdt.Scrape) { p.ingest.scraped(id, s) },
 		Changed: func() { p.ingest.wake() },

@@ -47,10 +47,10 @@ func (l *toldLoads) run(ctx context.Context) {
 	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()
 	for {
-		listed := map[crdt.StreamID]bool{}
+		listed, eligible := map[crdt.StreamID]bool{}, l.ingest.mesh.eligible()
 		for _, r := range l.fleet.List() {
 			f := r.Facts()
-			if f.Loads == "" || !l.ingest.owns(r.Stream) {
+			if f.Loads == "" || !l.ingest.owns(r.Stream, eligible) {
 				continue
 			}
 			listed[r.Stream] = true

@@ -28,16 +28,16 @@ func Counts(ready, draining bool, viewAgeMs int64) bool {
 // Owners are the first n owners of a stream, 0 all, among the others that count
 // and this peer if it may (N1).
 func Owners(stream crdt.StreamID, others []crdt.PeerID, self Self, n int) []crdt.PeerID {
-	return gossip.Owners(stream, withSelf(others, self), n)
+	return gossip.Owners(stream, Eligible(others, self), n)
 }
 
-// withSelf adds this peer to those that may own streams (N2). Before it joined
-// the mesh, or found none, it owns nothing: what it would name an incarnation
-// after is the start of the engine's replay buffer, later than the mesh's name,
-// which that would outrank. From then on it owns its share, also while it is
-// behind: peers fall behind together, when they are short of CPU, and a stream
-// must not be left by all of them.
-func withSelf(others []crdt.PeerID, self Self) []crdt.PeerID {
+// Eligible are the peers that may own streams: the others that count, and this
+// one if it may (N2). Before it joined the mesh, or found none, it owns nothing:
+// what it would name an incarnation after is the start of the engine's replay
+// buffer, later than the mesh's name, which that would outrank. From then on it
+// owns its share, also while it is behind: peers fall behind together, when they
+// are short of CPU, and a stream must not be left by all of them.
+func Eligible(others []crdt.PeerID, self Self) []crdt.PeerID {
 	if self.Draining || !self.Joined {
 		return others
 	}

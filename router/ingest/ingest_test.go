@@ -22,7 +22,7 @@ func TestAPeerOwnsItsShareFromJoiningToDraining(t *testing.T) {
 		{others: nil, own: false},
 		{others: []crdt.PeerID{other}, own: false},
 	} {
-		if got := withSelf(slices.Clone(x.others), Self{self, x.joined, x.draining}); slices.Contains(got, self) != x.own {
+		if got := Eligible(slices.Clone(x.others), Self{self, x.joined, x.draining}); slices.Contains(got, self) != x.own {
 			t.Errorf("%+v: %v", x, got)
 		}
 	}
