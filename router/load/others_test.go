@@ -138,6 +138,26 @@ func TestARequestThatMovesLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// TestAMovedRequestWasSentOnce: of a request that this peer moved, what was sent
+// since holds it at its new replica alone.
+func TestAMovedRequestWasSentOnce(t *testing.T) {
+	a := newPair().tables[0]
+	atR, atS := &load.Cost{Replica: "r", Prefill: 1}, &load.Cost{Replica: "s", Prefill: 1}
+	a.Dispatch(atR, 1000)
+	a.Dispatch(atS, 1000)
+	c := &load.Cost{Replica: "r", Prefill: .5, Tokens: 60}
+	a.Dispatch(c, 1001)
+	if !a.Move(c, load.Cost{Replica: "s", Prefill: .75, Tokens: 80}, nil, 1003) {
+		t.Fatal("not moved")
+	}
+	if left := a.SentSince(nil, atR); len(left) != 0 {
+		t.Errorf("sent to the replica that it left: %+v", left)
+	}
+	if came := a.SentSince(nil, atS); len(came) != 1 || came[0] != (load.Sent{Prefill: .75, Tokens: 80}) {
+		t.Errorf("sent to its new one: %+v", came)
+	}
+}
+
 // TestNobodyMovesToAFullReplica: nor does what has its first token, or is over.
 func TestNobodyMovesToAFullReplica(t *testing.T) {
 	tb := load.New(crdt.PeerID{1}, func() int64 { return 1000 })

@@ -234,6 +234,31 @@ func TestTheLoadOfASilentPeerFades(t *testing.T) {
 	}
 }
 
+// TestWhatOthersRepeatIsNoWordOfASilentPeer: registers that are known already,
+// passed on by somebody, do not keep the load of a silent peer from fading (L6);
+// newer ones do.
+func TestWhatOthersRepeatIsNoWordOfASilentPeer(t *testing.T) {
+	now, other, id := int64(10_000), crdt.PeerID{2}, crdt.NewStreamID("http://r", 0)
+	b := New(crdt.PeerID{1}, func() int64 { return now })
+	say := func(version uint64) {
+		b.JoinLoads(other, []crdt.LoadEntry{{Replica: id, Load: crdt.Load{Version: version, Waiting: 8}}})
+	}
+	say(1)
+	for range 60 {
+		now += 1_000
+		say(1)
+		b.Decay(now)
+	}
+	if n := filled(b, id, now, 0).Waiting; n != 0 {
+		t.Errorf("%d wait of a peer that was silent for a minute", n)
+	}
+	say(2)
+	b.Decay(now)
+	if n := filled(b, id, now, 0).Waiting; n != 8 {
+		t.Errorf("%d wait when a newer register comes through others", n)
+	}
+}
+
 // TestANewTableKnowsItsRateAtOnce: ten requests within a second are ten a
 // second, also when nothing came before.
 func TestANewTableKnowsItsRateAtOnce(t *testing.T) {
