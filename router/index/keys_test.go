@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/radix"
 )
 
 // ask lets b ask a for the keys of facts that have none there, and reports how
@@ -185,6 +186,35 @@ func TestToldKeysAreChecked(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAToldKeyBelowAnotherParentIsRefused: an answer told the key of block 2, which
+// became a fact below a parent that nobody knows; block 3 hangs below it. Keys of
+// block 3 below any other parent contradict that.
+func TestAToldKeyBelowAnotherParentIsRefused(t *testing.T) {
+	const known, other = radix.Key(4711), radix.Key(4712)
+	x := applied(storedBlock(t, 1, 0, 9, 99))
+	defer x.Close()
+	x.Apply(&crdt.Delta{Stream: testStream, Epoch: 5, Anchor: 1, Hints: []crdt.Hint{{Handle: 2, Key: uint64(known)}}}, 1000)
+	var b crdt.Builder
+	b.Store(crdt.Op{Main: true, PerPage: 1, HasParent: true, Parent: 1}, []uint64{2, 3}, []uint64{22, 33})
+	s, err := b.Slot(2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Apply(&crdt.Delta{Stream: testStream, Epoch: 5, Anchor: 1, Slots: []crdt.Slot{s}}, 1000)
+	if n := x.Stats().Loose; n != 2 {
+		t.Fatalf("the scene is another: %d loose", n)
+	}
+	below := func(parent radix.Key) []crdt.Keyed {
+		return []crdt.Keyed{{Handle: 3, Parent: uint64(parent), Keys: []uint64{uint64(x.hasher.Chain(parent, 33))}}}
+	}
+	if n := x.Link(testStream, 5, below(other), 1000); n != 0 || x.Stats().Loose != 2 {
+		t.Errorf("%d linked below a key that is not the parent's, %d loose", n, x.Stats().Loose)
+	}
+	if n := x.Link(testStream, 5, below(known), 1000); n != 1 || x.Stats().Loose != 1 {
+		t.Errorf("%d linked below the parent's key, %d loose", n, x.Stats().Loose)
+	}
 }
 
 // Questions go on where the last one ended, so that a fact nobody can tell of

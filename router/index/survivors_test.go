@@ -147,3 +147,25 @@ func TestALongDeltaOpensAnEpochOnce(t *testing.T) {
 		t.Errorf("again: %+v", out)
 	}
 }
+
+// TestALongDeltaEndsWithAnOverflow: the part with too many holes makes the stream
+// be forgotten. The caller hears of it, and the parts behind begin no other one.
+func TestALongDeltaEndsWithAnOverflow(t *testing.T) {
+	x := newTestIndex()
+	t.Cleanup(x.Close)
+	d := crdt.Delta{Stream: testStream, Epoch: 1, Anchor: 1}
+	for i := range uint64(crdt.MaxHoles + 10) {
+		d.Slots = append(d.Slots, chainSlot(t, 3+2*i, i+1, i+1))
+	}
+	var b crdt.Builder
+	b.Store(crdt.Op{Group: 1}, make([]uint64, holdBytes/8), nil)
+	long, err := b.Slot(1000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Slots = append(d.Slots, long)
+	out := x.Apply(&d, 1000)
+	if got, _ := x.Digest(testStream); !out.Overflow || got.Context.Floor != 0 || len(got.Context.Above) > 0 {
+		t.Errorf("%+v, known is %+v", out, got.Context)
+	}
+}

@@ -161,6 +161,27 @@ func TestSuspectBlocksAreToldByMatch(t *testing.T) {
 	}
 }
 
+// TestDoubtThatIsOverDoesNotBeginAnew: what comes after the time of a doubt tells
+// of no loss that is new.
+func TestDoubtThatIsOverDoesNotBeginAnew(t *testing.T) {
+	x := newTestIndex()
+	defer x.Close()
+	c := chainOf(x, 4)
+	give(x, 1, chainSlot(t, 1, 1, 2))
+	give(x, 1, chainSlot(t, 3, 3, 4))
+	x.Declare(testStream, 1, []crdt.Span{{From: 2, To: 2}}, 100)
+	x.Maintain(100+suspectMs, 100)
+	give(x, 101+suspectMs, chainSlot(t, 4, 3, 4))
+	if d := depthOf(x, c); d.GPU != 4 || d.Suspect != 0 || x.Stats().Suspect != 0 {
+		t.Fatalf("%+v, %d suspects after a slot that came later", d, x.Stats().Suspect)
+	}
+	give(x, 102+suspectMs, chainSlot(t, 6, 3, 4))
+	x.Declare(testStream, 1, []crdt.Span{{From: 5, To: 5}}, 103+suspectMs)
+	if d := depthOf(x, c); d.Suspect != 2 {
+		t.Fatalf("%+v, want 2 suspect after a new loss", d)
+	}
+}
+
 // smallMeta is the value of a handle wherever the fact is.
 func smallMeta(b *blocks, h uint64) crdt.Meta {
 	if i, ok := b.smallPages.present(h); ok {
