@@ -1,8 +1,9 @@
 package metrics
 
 import (
-	"github.com/banyan-llm/banyan/router/access"
 	"time"
+
+	"github.com/banyan-llm/banyan/router/access"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"

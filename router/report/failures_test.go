@@ -27,13 +27,22 @@ func TestWhatFailedInTheLastMinute(t *testing.T) {
 		{"nothing came", nil, nil},
 		{"all is well", []ended{{50, 200, "", ""}}, nil},
 		{"clients that leave", []ended{{50, 0, requests.ErrLeft, ""}}, nil},
-		{"all fail", []ended{{4, 503, "", "r0"}, {1, 503, "no_replica", ""}},
-			[]string{"5 of 5 requests failed in the last minute (100 %): 4 status 503 at r0 (m), 1 no replica (m)"}},
-		{"one in ten", []ended{{90, 200, "", ""}, {10, 200, requests.ErrCut, "r1"}},
-			[]string{"10 of 100 requests failed in the last minute (10 %): 10 the answer broke off at r1 (m)"}},
+		{
+			"all fail",
+			[]ended{{4, 503, "", "r0"}, {1, 503, "no_replica", ""}},
+			[]string{"5 of 5 requests failed in the last minute (100 %): 4 status 503 at r0 (m), 1 no replica (m)"},
+		},
+		{
+			"one in ten",
+			[]ended{{90, 200, "", ""}, {10, 200, requests.ErrCut, "r1"}},
+			[]string{"10 of 100 requests failed in the last minute (10 %): 10 the answer broke off at r1 (m)"},
+		},
 		{"few", []ended{{97, 200, "", ""}, {3, 502, "", ""}}, nil},
-		{"overload", []ended{{50, 200, "", ""}, {50, 429, "overloaded", ""}},
-			[]string{"50 of 100 requests were turned away for overload in the last minute (50 %): 50 overloaded (m)"}},
+		{
+			"overload",
+			[]ended{{50, 200, "", ""}, {50, 429, "overloaded", ""}},
+			[]string{"50 of 100 requests were turned away for overload in the last minute (50 %): 50 overloaded (m)"},
+		},
 		{"replicas refuse", []ended{{12, 404, "", "r0"}}, []string{"12 of 12 requests were refused by replicas in the last minute (100 %): 12 status 404 at r0 (m)"}},
 		{"clients' mistakes", []ended{{12, 400, "invalid_request_error", ""}, {5, 404, "model_not_found", ""}}, nil},
 	} {
