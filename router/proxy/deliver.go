@@ -60,7 +60,8 @@ func (x *exchange) deliver(t *try) (over bool) {
 	x.finish(t)
 	x.end.Cut = !whole && !t.result.ClientGone
 	if !whole {
-		// The client must see that the answer is not whole.
+		// The client must see that the answer is not whole, and what came of it.
+		_ = x.rc.Flush()
 		panic(http.ErrAbortHandler)
 	}
 	return true

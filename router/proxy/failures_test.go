@@ -68,6 +68,7 @@ func TestReplicasThatFail(t *testing.T) {
 			<-r.Context().Done()
 		}, "r0", 200, true, "replica_failed", CauseTimeout},
 		{"shorter than it said", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999\r\n\r\n{" + huge[:99999]), "r0", 200, true, "xxx", CauseReset},
+		{"shorter than it said, after a little", raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999\r\n\r\n{" + huge[:999]), "r0", 200, true, "xxx", CauseReset},
 		{"a line without end", func(w http.ResponseWriter, r *http.Request) { readAll(r); writeChunks(w, "data: "+huge) }, "r0", 200, false, "xxx", CauseNone},
 		{"chunks that are no JSON", func(w http.ResponseWriter, r *http.Request) {
 			readAll(r)

@@ -55,6 +55,11 @@ func (x *exchange) outbound(target *Target) http.Header {
 		delete(header, "Authorization")
 		delete(header, "X-Api-Key")
 	}
+	switch tenant := http.CanonicalHeaderKey(x.cfg.TenantHeader); tenant {
+	case "Authorization", "X-Api-Key": // KeepAuthorization decides
+	default:
+		delete(header, tenant) // engines get a keyed hash of it: isolate
+	}
 	header["X-Request-Id"] = []string{x.call.ID}
 	// No value: not sent, but tells the transport that the request may be
 	// sent again when the replica closed an idle connection under it.

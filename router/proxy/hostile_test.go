@@ -215,3 +215,17 @@ func TestHostileReplicas(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// TestTheTenantsNameStaysHere: engines get the keyed hash of a tenant as
+// cache_salt, and its name in no header.
+func TestTheTenantsNameStaysHere(t *testing.T) {
+	var got http.Header
+	g := newRig(t, func(c *Config) { c.TenantHeader = "x-team" }, func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		ok(w, r)
+	})
+	a := g.do(http.MethodPost, "/v1/chat/completions", plainChat, http.Header{"X-Team": {"acme"}, "X-Other": {"kept"}})
+	if a.status != 200 || got.Get("X-Team") != "" || got.Get("X-Other") != "kept" || g.calls[0].Tenant != "acme" {
+		t.Errorf("%d, tenant %q, the engine read %v", a.status, g.calls[0].Tenant, got)
+	}
+}
