@@ -90,6 +90,7 @@ func (f *front) publicHandler(api http.Handler) http.Handler {
 	if f.rules.config().HTTP.TLS.ClientCA != "" {
 		api = f.doors.NeedCertificate("http", api)
 	}
+	api = f.doors.GuardOrigins(api)
 	// No ServeMux chooses between them: it answers paths like //v1/models with
 	// redirects in HTML.
 	return proxy.Closing(f.readiness.draining.Load, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

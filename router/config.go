@@ -52,6 +52,7 @@ type HTTPConfig struct {
 	Listen         string           `yaml:"listen" doc:"address of the OpenAI API, for clients and the balancer"`
 	ConnectionAge  time.Duration    `yaml:"connection_age" doc:"close client connections after this (+-20 %), between requests, so that a balancer spreads clients over new peers; 0 = never"`
 	PolicyOverride bool             `yaml:"policy_override" doc:"let clients choose the policy by the request header X-Banyan-Policy"`
+	AllowedOrigins []string         `yaml:"allowed_origins" doc:"origins of web pages that may call the API from a browser (CORS), as https://app.example.com; * = any; empty = none; what engines say of origins is not passed on"`
 	TLS            access.TLSConfig `yaml:"tls"`
 }
 
@@ -223,6 +224,11 @@ func (c *Config) Validate() error {
 	for key, path := range c.files() {
 		if _, err := os.Stat(path); err != nil {
 			bad(key, "%v", missing(path, err))
+		}
+	}
+	for i, origin := range c.HTTP.AllowedOrigins {
+		if err := access.ValidateOrigin(origin); err != nil {
+			bad(fmt.Sprintf("http.allowed_origins[%d]", i), "%v", err)
 		}
 	}
 	errs = append(errs, c.HTTP.TLS.Validate("http.tls"), c.Admin.TLS.Validate("admin.tls"))

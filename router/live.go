@@ -65,7 +65,7 @@ func (p *Peer) live(ctx context.Context) error {
 	operators := access.NewConnections(func() int { return maxOperators }, closed("admin"))
 	aged := proxy.ConnContext(p.rules.config().HTTP.ConnectionAge)
 	public := &http.Server{
-		Handler:     clients.Guard(publicHealth, p.front.full, p.front.publicHandler(api).ServeHTTP),
+		Handler:     clients.Guard(publicHealth, p.front.doors.GuardOrigins(http.HandlerFunc(p.front.full)).ServeHTTP, p.front.publicHandler(api).ServeHTTP),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return aged(clients.Context(ctx, c), c) }, ConnState: clients.Note,
 		ReadHeaderTimeout: p.rules.config().Limits.HeaderTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: maxHeaderBytes, HTTP2: http2,
 		ErrorLog: p.log.Named("http").StandardLogger(nil),

@@ -100,7 +100,7 @@ func (r *rules) readFiles(cfg *Config, now time.Time) (faults []error) {
 			fault(fmt.Errorf("%s: %w", key, err))
 		}
 	}
-	r.TenantHeader, r.Listen, r.Hosts = cfg.IsolateBy, cfg.Admin.Listen, cfg.Admin.Hosts
+	r.TenantHeader, r.Listen, r.Hosts, r.Origins = cfg.IsolateBy, cfg.Admin.Listen, cfg.Admin.Hosts, cfg.HTTP.AllowedOrigins
 	var err error
 	if cfg.Auth.KeysFile != "" {
 		r.Clients, err = access.ReadKeys(cfg.Auth.KeysFile, access.TenantAttribute)

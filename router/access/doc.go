@@ -17,4 +17,8 @@
 //
 // A5: where connections have no place left, an idle one makes way, first of
 // addresses that hold more than a quarter of the places.
+//
+// A6: pages of listed origins alone may read what the clients' listener answers;
+// a browser's preflight, which carries no key, is answered here and goes no
+// further.
 package access

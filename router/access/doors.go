@@ -9,6 +9,7 @@ type Rules struct {
 	TenantHeader    string       // names a request's tenant; empty: tenants are not kept apart
 	Listen          string       // admin.listen
 	Hosts           []string     // admin.hosts
+	Origins         []string     // http.allowed_origins
 }
 
 // Doors lets requests in at the listeners.

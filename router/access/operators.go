@@ -30,7 +30,7 @@ const adminPolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'
 
 // Refusals are the closed list of what guards refuse, by listener.
 var Refusals = [][2]string{
-	{"http", "key"}, {"http", "tenant"}, {"http", "certificate"}, {"http", "connections"}, {"http", "idle"}, {"admin", "key"}, {"admin", "role"}, {"admin", "host"}, {"admin", "origin"}, {"admin", "certificate"}, {"admin", "connections"}, {"admin", "idle"},
+	{"http", "key"}, {"http", "tenant"}, {"http", "certificate"}, {"http", "origin"}, {"http", "connections"}, {"http", "idle"}, {"admin", "key"}, {"admin", "role"}, {"admin", "host"}, {"admin", "origin"}, {"admin", "certificate"}, {"admin", "connections"}, {"admin", "idle"},
 }
 
 // GuardOperators stands before everything on the admin listener: headers, then the

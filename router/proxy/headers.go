@@ -109,6 +109,13 @@ func (x *exchange) inbound(from http.Header, target *Target) {
 		if name == "Location" || name == "Refresh" { // a replica does not send clients elsewhere
 			continue
 		}
+		if strings.HasPrefix(name, "Access-Control-") { // which pages may read an answer is the router's to say
+			continue
+		}
+		if name == "Vary" { // the router's own may be there
+			header[name] = append(header[name], values...)
+			continue
+		}
 		if name == "Content-Length" || !endsHere(name) && name != "X-Client-Request-Id" {
 			header[name] = values
 		}
