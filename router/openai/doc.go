@@ -10,7 +10,7 @@
 // It judges nothing that the engine judges: a field of the wrong type leaves a
 // router without that knowledge, and the body goes on as it came. Refused is
 // what the engine's json.loads refuses, and a little that it takes: nesting
-// beyond MaxDepth, more than 256 fields, UTF-16 and UTF-32, a field given twice.
+// beyond MaxDepth, more than 256 fields, halves of surrogate pairs.
 //
 // Invariants, each held by a test of the same number:
 //
@@ -18,9 +18,10 @@
 //	    most MaxDepth deep and never panics; what it accepts encoding/json
 //	    accepts too, but for NaN and the infinities of Python's JSON.
 //	I2  An unedited Request renders to exactly the bytes it was parsed from (a
-//	    byte order mark is not one of them); an edit leaves the raw bytes of
+//	    byte order mark is not one of them, nor a field that a later one of its
+//	    name replaces); an edit leaves the raw bytes of
 //	    every other member as they were.
-//	I3  No accepted body names one top-level field twice, however the name is
+//	I3  No rendered body names one top-level field twice, however the name is
 //	    escaped: router and engine cannot read different values.
 //	I4  The Raw bytes of the events a Scanner emits, joined, are the bytes it
 //	    was fed; it holds at most its limit of them back.

@@ -75,8 +75,8 @@ func stripMembers(o *object, depth int) int {
 	return n
 }
 
-// stripValue strips an object, or every object of a list. It fails where a name
-// is given twice, since nobody can tell which one counts, and too deep.
+// stripValue strips an object, or every object of a list. It fails where they
+// nest too deep or have too many fields.
 func stripValue(value []byte, depth int) (stripped []byte, n int, ok bool) {
 	if depth > maxCarriers {
 		return nil, 0, false
@@ -118,7 +118,7 @@ func StripList(body []byte) ([]byte, error) {
 	stripped, n, ok := stripValue(body[start:end], 1)
 	switch {
 	case !ok:
-		return nil, Invalid("", "the body names a field twice, or nests too deep")
+		return nil, Invalid("", "the body nests too deep, or an object in it has too many fields")
 	case n == 0:
 		return body, nil
 	}

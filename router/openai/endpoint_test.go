@@ -139,7 +139,9 @@ func TestStripFindsTheFieldsInEveryPlace(t *testing.T) {
 		{`{"sampling_params":[{"bootstrap_host":"x"},{"a":1}]}`, `{"sampling_params":[{},{"a":1}]}`, 1},
 		{`{"requests":[{"kv_transfer_params":{}},5]}`, `{"requests":[{},5]}`, 1},
 		{`{"nvext":{"kv.fetch@1.0":{}}}`, `{"nvext":{}}`, 1},
-		{`{"sampling_params":{"a":1,"a":2}}`, `{}`, 1},
+		{`{"sampling_params":{"a":1,"a":2}}`, `{"sampling_params":{"a":1,"a":2}}`, 0}, // the engine takes the last, and neither is ours
+		{`{"sampling_params":{"a":1,"a":2,"rid":"x","r\u0069d":"y"}}`, `{"sampling_params":{"a":2}}`, 1},
+		{`{"vllm_xargs":{"rid":"x"},"vllm_xargs":{"extra_args":{},"extra_args":{"rid":"y"}}}`, `{"vllm_xargs":{"extra_args":{}}}`, 1},
 		{`{"extra_body":{"extra_body":{"extra_body":{"extra_body":{"extra_body":{}}}}}}`, `{"extra_body":{"extra_body":{"extra_body":{"extra_body":{}}}}}`, 1},
 		{`{"tools":[{"parameters":{"properties":{"request_id":{},"rid":{}}}}]}`, `{"tools":[{"parameters":{"properties":{"request_id":{},"rid":{}}}}]}`, 0},
 	} {
@@ -150,7 +152,7 @@ func TestStripFindsTheFieldsInEveryPlace(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`[{"kv_transfer_params":{}},{"a":1}]`: `[{},{"a":1}]`, ` [1,2] `: ` [1,2] `, `[[{"rid":1}]]`: `[[{}]]`,
-		`[{"a":1,"a":2}]`: "", `[1`: "", `[[[[[[]]]]]]`: "",
+		`[{"a":1,"a":2}]`: `[{"a":1,"a":2}]`, `[{"rid":1,"rid":2,"a":1}]`: `[{"a":1}]`, `[1`: "", `[[[[[[]]]]]]`: "",
 	} {
 		if got, err := StripList([]byte(body)); (err != nil) != (want == "") || string(got) != want {
 			t.Errorf("%s: %s, %v", body, got, err)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// maxMembers bounds the fields of an object that is taken apart; engines know
-// about 80.
+// maxMembers bounds the fields of an object that is taken apart, repeated ones
+// counted each time; engines know about 80.
 const maxMembers = 256
 
 // member is one field of an object: its name decoded, its key and value as
@@ -24,16 +24,19 @@ type object struct {
 }
 
 // parseObject takes apart the object that b is, white space around it allowed.
-// Names that occur twice are refused (I3).
+// Of a name that occurs twice the last value is kept, as engines do, and the
+// object renders without the others (I3).
 func parseObject(b []byte, depth int) (object, error) {
 	o := object{raw: b, members: make([]member, 0, 16)}
+	seen := 0
 	end, err := eachMember(b, skipSpace(b, 0), depth, func(key, value []byte) error {
-		name := unquote(key)
-		if o.find(name) >= 0 {
-			return Invalid(clip(name), "the field is given twice")
-		}
-		if len(o.members) == maxMembers {
+		if seen++; seen > maxMembers {
 			return fmt.Errorf("has more than %d fields", maxMembers)
+		}
+		name := unquote(key)
+		if i := o.find(name); i >= 0 {
+			o.members[i], o.raw = member{name, key, value}, nil
+			return nil
 		}
 		o.members = append(o.members, member{name, key, value})
 		return nil

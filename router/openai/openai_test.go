@@ -88,8 +88,7 @@ func TestParseRefusesAndNamesTheField(t *testing.T) {
 		{`{"messages":[],"a":nan}`, "", "unexpected character 'n'"},
 		{`{"messages":[],"a":` + deep + `}`, "", "deeper"},
 		{many + `}`, "", "more than 256"},
-		{`{"model":"a","messages":[],"model":"b"}`, "model", "twice"},
-		{`{"model":"a","messages":[],"mod\u0065l":"b"}`, "model", "twice"},
+		{`{"messages":[]` + strings.Repeat(`,"model":"a"`, maxMembers) + `}`, "", "more than 256"},
 	} {
 		_, err := Parse(Chat, []byte(c.body))
 		var e *Error
@@ -126,7 +125,11 @@ func TestParseLeavesTheJudgementToTheEngine(t *testing.T) {
 		{Chat, `{"stream":"no"}`, func(r *Request) bool { return !r.Stream }},
 		{Chat, `{"stream":{}}`, func(r *Request) bool { return !r.Stream }},
 		{Chat, `{"stream":true,"stream_options":[]}`, func(r *Request) bool { return !r.AskUsage() }},
-		{Chat, `{"stream":true,"stream_options":{"a":1,"a":2}}`, func(r *Request) bool { return !r.AskUsage() }},
+		{Chat, `{"stream":true,"stream_options":{"a":1,"a":2}}`, func(r *Request) bool {
+			return r.AskUsage() && string(r.Bytes()) == `{"stream":true,"stream_options":{"a":2,"include_usage":true}}`
+		}},
+		{Chat, `{"model":"a","n":2,"mod\u0065l":"b"}`, func(r *Request) bool { return r.Model == "b" && string(r.Bytes()) == `{"mod\u0065l":"b","n":2}` }},
+		{Chat, `{"a":` + strings.Repeat(`[{"b":`, 490) + "1" + strings.Repeat("}]", 490) + `,"n":2}`, func(r *Request) bool { return r.N == 2 }},
 		{Chat, `{"stream":true,"stream_options":{"include_usage":"1"}}`, func(r *Request) bool { return !r.AskUsage() }},
 		{Chat, `{"model":1,"messages":{},"tools":{}}`, func(r *Request) bool { return r.Model == "" && r.Messages == nil && r.Tools == nil }},
 		{Chat, `{"model":null,"messages":null,"n":null,"stream":null,"max_tokens":null,"user":null}`, func(r *Request) bool { return r.N == 1 }},

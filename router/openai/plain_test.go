@@ -62,7 +62,7 @@ func TestMessagesBecomeChats(t *testing.T) {
 		"a call without an id":   {`{"model":"m","messages":[{"role":"assistant","content":[{"type":"tool_use","name":"n","input":{}}]}]}`, nil, "no id"},
 		"no role":                {`{"model":"m","messages":[{"content":"a"}]}`, nil, "role"},
 		"no messages":            {`{"model":"m"}`, nil, "no messages"},
-		"twice":                  {`{"model":"m","messages":[{"role":"user","content":"a","content":"b"}]}`, nil, "cannot be read"},
+		"twice":                  {`{"model":"m","messages":[{"role":"user","content":"a","content":"b"}]}`, []string{chatOf(`[{"role":"user","content":"b"}]`, ``)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) { asked(t, Messages, c.body, c.want, c.why) })
 	}

@@ -7,9 +7,10 @@ import (
 	"math/bits"
 )
 
-// MaxDepth is how deep arrays and objects may nest. Tool schemas in the wild
-// stay under 20.
-const MaxDepth = 128
+// MaxDepth is how deep arrays and objects may nest. Python's json.loads takes
+// 994 levels up to Python 3.11, more in later ones; tool schemas in the wild stay
+// under 20.
+const MaxDepth = 1000
 
 var errDepth = fmt.Errorf("nests deeper than %d levels", MaxDepth)
 
@@ -44,13 +45,20 @@ func skipValue(b []byte, i, depth int) (int, error) {
 	if i >= len(b) {
 		return i, errShort
 	}
+	if b[i] == '{' || b[i] == '[' {
+		return skipNested(b, i, depth)
+	}
+	return skipScalar(b, i)
+}
+
+// skipScalar is skipValue for what nests nothing.
+func skipScalar(b []byte, i int) (int, error) {
+	if i >= len(b) {
+		return i, errShort
+	}
 	switch c := b[i]; {
 	case c == '"':
 		return skipString(b, i)
-	case c == '{':
-		return skipObject(b, i, depth)
-	case c == '[':
-		return skipArray(b, i, depth)
 	case c == 'N': // Python's json writes and reads these three
 		return skipWord(b, i, "NaN")
 	case c == 'I':
@@ -79,11 +87,85 @@ func skipWord(b []byte, i int, word string) (int, error) {
 	return i + len(word), nil
 }
 
-func skipObject(b []byte, i, depth int) (int, error) {
-	return eachMember(b, i, depth, nil)
+// kinds remembers of every open level whether it is an object.
+type kinds [(MaxDepth + 63) / 64]uint64
+
+func (k *kinds) set(level int, object bool) {
+	k[level/64] &^= 1 << (level % 64)
+	if object {
+		k[level/64] |= 1 << (level % 64)
+	}
 }
 
-// eachMember walks the object at b[i], calling fn (if not nil) with the span
+func (k *kinds) object(level int) bool { return k[level/64]>>(level%64)&1 > 0 }
+
+// skipNested is skipValue for objects and arrays. It takes a bit of memory a
+// level, where a call a level would take some 300 bytes of stack.
+func skipNested(b []byte, i, depth int) (_ int, err error) {
+	var open kinds
+	level := depth // of what is open
+	for {
+		if i < len(b) && (b[i] == '{' || b[i] == '[') {
+			if level >= MaxDepth {
+				return i, errDepth
+			}
+			object := b[i] == '{'
+			if i = skipSpace(b, i+1); i >= len(b) || b[i] != closing(object) {
+				open.set(level, object)
+				level++
+				if object {
+					if _, i, err = skipKey(b, i); err != nil {
+						return i, err
+					}
+				}
+				continue
+			}
+			i++
+		} else if i, err = skipScalar(b, i); err != nil {
+			return i, err
+		}
+		for done := true; done; { // a value has ended
+			if level == depth {
+				return i, nil
+			}
+			object := open.object(level - 1)
+			if i, done, err = nextElement(b, i, closing(object)); err != nil {
+				return i, err
+			}
+			if done {
+				level--
+			} else if object {
+				if _, i, err = skipKey(b, i); err != nil {
+					return i, err
+				}
+			}
+		}
+	}
+}
+
+func closing(object bool) byte {
+	if object {
+		return '}'
+	}
+	return ']'
+}
+
+// skipKey returns the index after the key of a member at b[i], and that of its
+// value.
+func skipKey(b []byte, i int) (end, value int, err error) {
+	if i >= len(b) || b[i] != '"' {
+		return i, i, unexpected(b, i)
+	}
+	if end, err = skipString(b, i); err != nil {
+		return end, end, err
+	}
+	if i = skipSpace(b, end); i >= len(b) || b[i] != ':' {
+		return end, i, unexpected(b, i)
+	}
+	return end, skipSpace(b, i+1), nil
+}
+
+// eachMember walks the object at b[i], calling fn with the span
 // of each key, quotes included, and of each value.
 func eachMember(b []byte, i, depth int, fn func(key, value []byte) error) (int, error) {
 	if depth >= MaxDepth {
@@ -97,27 +179,17 @@ func eachMember(b []byte, i, depth int, fn func(key, value []byte) error) (int, 
 		return i + 1, nil
 	}
 	for {
-		if i >= len(b) || b[i] != '"' {
-			return i, unexpected(b, i)
-		}
-		keyEnd, err := skipString(b, i)
+		keyEnd, at, err := skipKey(b, i)
 		if err != nil {
-			return keyEnd, err
+			return at, err
 		}
 		key := b[i:keyEnd]
-		i = skipSpace(b, keyEnd)
-		if i >= len(b) || b[i] != ':' {
-			return i, unexpected(b, i)
-		}
-		i = skipSpace(b, i+1)
-		end, err := skipValue(b, i, depth+1)
+		end, err := skipValue(b, at, depth+1)
 		if err != nil {
 			return end, err
 		}
-		if fn != nil {
-			if err := fn(key, b[i:end]); err != nil {
-				return end, err
-			}
+		if err := fn(key, b[at:end]); err != nil {
+			return end, err
 		}
 		var done bool
 		if i, done, err = nextElement(b, end, '}'); done || err != nil {
@@ -126,11 +198,7 @@ func eachMember(b []byte, i, depth int, fn func(key, value []byte) error) (int, 
 	}
 }
 
-func skipArray(b []byte, i, depth int) (int, error) {
-	return eachElement(b, i, depth, nil)
-}
-
-// eachElement walks the array at b[i], calling fn (if not nil) with the span
+// eachElement walks the array at b[i], calling fn with the span
 // of each element.
 func eachElement(b []byte, i, depth int, fn func(value []byte) error) (int, error) {
 	if depth >= MaxDepth {
@@ -148,10 +216,8 @@ func eachElement(b []byte, i, depth int, fn func(value []byte) error) (int, erro
 		if err != nil {
 			return end, err
 		}
-		if fn != nil {
-			if err := fn(b[i:end]); err != nil {
-				return end, err
-			}
+		if err := fn(b[i:end]); err != nil {
+			return end, err
 		}
 		var done bool
 		if i, done, err = nextElement(b, end, ']'); done || err != nil {

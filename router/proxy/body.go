@@ -154,11 +154,14 @@ func (m *meter) put(n int64) { m.used.Add(-n) }
 func (x *exchange) parse(raw []byte) *openai.Error {
 	call, header := x.call, x.r.Header
 	known := call.Endpoint != openai.Other
-	if fail := checkMedia(header, known, raw); fail != nil {
+	if fail := checkMedia(header, known); fail != nil {
 		return fail
 	}
+	raw, err := x.narrow(raw, known)
+	if err != nil {
+		return asRefusal(err)
+	}
 	var body *openai.Request
-	var err error
 	switch first := firstByte(raw); {
 	case known, first == '{':
 		body, err = openai.Parse(call.Endpoint, raw)
@@ -170,25 +173,55 @@ func (x *exchange) parse(raw []byte) *openai.Error {
 		body = openai.Opaque(raw)
 	}
 	if err != nil {
-		var fail *openai.Error
-		if !errors.As(err, &fail) {
-			fail = openai.Invalid("", err.Error())
-		}
-		return fail
+		return asRefusal(err)
 	}
 	body.StripInternal()
 	call.Body = body
 	return nil
 }
 
+func asRefusal(err error) *openai.Error {
+	var fail *openai.Error
+	if !errors.As(err, &fail) {
+		fail = openai.Invalid("", err.Error())
+	}
+	return fail
+}
+
+// narrow turns UTF-16 and UTF-32, which engines take for JSON as well, into
+// UTF-8: from here on there is one way to read a body. Bytes that nobody takes
+// for JSON (audio in a form) stay as they are.
+func (x *exchange) narrow(raw []byte, known bool) ([]byte, error) {
+	if !openai.IsWide(raw) || !known && !mayBeJSON(x.r.Header) {
+		return raw, nil
+	}
+	more := int64(openai.WidestGrowth * float64(len(raw)))
+	if !x.bodies.take(more) {
+		return nil, x.refuseUpload(errNoMemory)
+	}
+	x.held += more
+	text, err := openai.Narrow(raw)
+	if first := firstByte(text); err == nil && !known && first != '{' && first != '[' {
+		return nil, refusal(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body is not JSON: name its content type")
+	}
+	return text, err
+}
+
+// mayBeJSON reports whether an engine may parse a body as JSON, going by its
+// content type.
+func mayBeJSON(header http.Header) bool {
+	kind := strings.Join(header["Content-Type"], ",")
+	return kind == "" || strings.Contains(strings.ToLower(kind), "json")
+}
+
 // checkMedia refuses what the headers say of a body where an engine could read
 // it as JSON and this router could not.
-func checkMedia(header http.Header, known bool, raw []byte) *openai.Error {
+func checkMedia(header http.Header, known bool) *openai.Error {
 	unsupported := func(message string) *openai.Error {
 		return refusal(http.StatusUnsupportedMediaType, "unsupported_media_type", message)
 	}
 	kind := strings.Join(header["Content-Type"], ",")
-	if !known && kind != "" && !strings.Contains(strings.ToLower(kind), "json") {
+	if !known && !mayBeJSON(header) {
 		return nil
 	}
 	switch how := header.Get("Content-Encoding"); {
@@ -196,16 +229,8 @@ func checkMedia(header http.Header, known bool, raw []byte) *openai.Error {
 		return unsupported("the content type must be application/json")
 	case how != "" && how != "identity":
 		return unsupported("the body must not be compressed: send it without content-encoding")
-	case isWide(raw):
-		return unsupported("the body must be UTF-8")
 	}
 	return nil
-}
-
-// isWide reports whether Python's json.loads would take the bytes for UTF-16 or
-// UTF-32, as RFC 4627 section 3 tells them: by their mark or by their zeros.
-func isWide(raw []byte) bool {
-	return len(raw) > 1 && (raw[0] == 0 || raw[1] == 0 || raw[0] >= 0xfe && raw[1] >= 0xfe)
 }
 
 // firstByte is the first byte of a JSON value, 0 if there is none.

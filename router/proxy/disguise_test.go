@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/banyan-llm/banyan/router/openai"
 )
 
 // disguiseTypes are content types that engines, frameworks and routers read
@@ -58,8 +60,20 @@ func disguises() map[string]string {
 		"sampling": `{"sampling_params":{"extra_args":` + plain + `}}`, "sampled": `{"sampling_params":[{"bootstrap_host":"10.0.0.1"}]}`,
 		"utf-16": wide(0), "utf-16 be": wide(1), "utf-16 mark": "\xff\xfe" + wide(0), "utf-16 be mark": "\xfe\xff" + wide(1), "utf-32": quad.String(), "utf-32 mark": "\xff\xfe\x00\x00" + quad.String(),
 		"nan": strings.Replace(plain, "1", "NaN", 1), "surrogate": strings.Replace(plain, `"a"`, "\"\xed\xa0\x80\"", 1), "behind": plain + " x",
+		"twice, escaped": strings.Replace(plain, `{"a":1`, `{"k\u0076_transfer_params":{}`, 1), "wide twice": widened(wide(0)),
+		"carrier twice": `{"vllm_xargs":{},"vllm_xargs":` + plain + `,"extra_args":` + plain + `,"extra_args":1}`, "twice in a carrier": `{"vllm_xargs":{"kv_transfer_params":1,"a":1,"kv\u005ftransfer_params":{}}}`,
+		"deeper than json.loads": strings.Replace(plain, "1", strings.Repeat("[", 3000)+strings.Repeat("]", 3000), 1), "deep in a carrier": `{"vllm_xargs":` + strings.Replace(plain, "1", strings.Repeat("[", 900)+strings.Repeat("]", 900), 1) + `}`,
 		"deep": strings.Replace(plain, "1", strings.Repeat("[", 200)+strings.Repeat("]", 200), 1),
 	}
+}
+
+// widened is a text in UTF-16 once more.
+func widened(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		b.Write([]byte{0, c})
+	}
+	return b.String()
 }
 
 // TestNoDisguiseCarriesTransferFields: whatever a content type, a mark or white
@@ -97,7 +111,7 @@ func TestNoDisguiseCarriesTransferFields(t *testing.T) {
 // hidden reports whether a body is in no text encoding and its content type
 // names something else than JSON: bytes that no engine takes for JSON.
 func hidden(kind []string, body string) bool {
-	return isWide([]byte(body)) && len(kind) == 1 && kind[0] != "" && !strings.Contains(strings.ToLower(kind[0]), "json")
+	return openai.IsWide([]byte(body)) && len(kind) == 1 && kind[0] != "" && !strings.Contains(strings.ToLower(kind[0]), "json")
 }
 
 // TestNoDisguiseReachesFastAPI sends the same corpus to a real FastAPI behind

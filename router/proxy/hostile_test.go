@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 )
 
 // hostile is one request as it stands on the wire, and what comes of it.
@@ -29,6 +30,31 @@ const chatPost = "POST /v1/chat/completions HTTP/1.1"
 
 // field is a chat body with one more field.
 func field(more string) string { return `{"model":"m","messages":[],` + more + `}` }
+
+// wide is a text in UTF-16 or UTF-32, with a mark of the byte order or without.
+func wide(text string, size int, mark, big bool) string {
+	units := []rune(text)
+	if mark {
+		units = append([]rune{0xfeff}, units...)
+	}
+	if size == 2 {
+		pairs := utf16.Encode(units)
+		units = units[:0]
+		for _, u := range pairs {
+			units = append(units, rune(u))
+		}
+	}
+	var out []byte
+	for _, u := range units {
+		for i := range size {
+			if big {
+				i = size - 1 - i
+			}
+			out = append(out, byte(u>>(8*i)))
+		}
+	}
+	return string(out)
+}
 
 const chunked = "Transfer-Encoding: chunked"
 
@@ -53,7 +79,14 @@ var hostiles = []hostile{
 	{name: "names of requests", body: field(`"request_id":"___prefill_addr_evil:1","rid":"evil"`), status: 200, gone: []string{"evil"}},
 	{name: "inside vllm_xargs", body: field(`"vllm_xargs":{"kv_transfer_params":{"h":"evil"},"kept":1}`), status: 200, gone: []string{"evil"}, kept: []string{`"kept":1`}},
 	{name: "a carrier given twice inside", body: field(`"extra_args":{"rid":"evil","rid":"evil"}`), status: 200, gone: []string{"evil"}},
-	{name: "a field given twice", body: field(`"model":"other"`), status: 400},
+	{name: "a field given twice", body: field(`"model":"other"`), status: 200, kept: []string{`"model":"other"`}, gone: []string{`"model":"m"`}},
+	{name: "a carrier given twice", body: field(`"extra_args":{"rid":"evil"},"extra_args":{"kept":1}`), status: 200, gone: []string{"evil"}, kept: []string{"kept"}},
+	{name: "hidden by one given twice", body: field(`"extra_args":{"kept":1},"extra\u005fargs":{"rid":"evil"}`), status: 200, gone: []string{"evil"}},
+	{name: "UTF-16", body: wide(field(`"user":"ü😀","rid":"evil"`), 2, true, true), status: 200, gone: []string{"evil"}, kept: []string{`"user":"ü😀"`}},
+	{name: "UTF-32 without a mark", body: wide(plainChat, 4, false, false), status: 200, kept: []string{plainChat}},
+	{name: "UTF-16 within UTF-16", body: wide(wide(field(`"rid":"evil"`), 2, false, false), 2, true, false), line: "POST /v1/unheard/of HTTP/1.1", status: 400},
+	{name: "half a character", body: wide(plainChat, 2, true, true) + "x", status: 400},
+	{name: "half a pair", body: wide(plainChat, 2, false, false) + "\x00\xd8", status: 400},
 
 	{name: "address as request id", head: []string{"X-Request-Id: ___prefill_addr_evil:1___decode_addr_evil:2_x"}, body: plainChat, status: 200, gone: []string{"evil"}},
 	{name: "llm-d's routing headers", head: []string{"x-prefiller-host-port: evil:1", "X-Prefiller-Url: evil", "x-encoder-hosts-ports: evil", "x-data-parallel-host-port: evil", "x-decoder-host-port: evil", "x-llm-d-a: evil"}, body: plainChat, status: 200, gone: []string{"evil"}},
