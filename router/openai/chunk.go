@@ -13,6 +13,10 @@ type Chunk struct {
 	// exists only because the request asked for usage.
 	OnlyUsage bool
 
+	// Next is the sequence_number that the event after this one has; 0: such
+	// events have none.
+	Next int
+
 	// HasUsage: a usage field is there, perhaps null.
 	HasUsage bool
 
@@ -42,6 +46,10 @@ func ParseChunk(data []byte) Chunk {
 			c.Failed = !isNull(value)
 		case `"type"`:
 			c.readType(value)
+		case `"sequence_number"`:
+			if n, ok := laxCount(value); ok {
+				c.Next = n + 1
+			}
 		case `"response"`, `"message"`:
 			response = value
 		case `"delta"`:

@@ -151,7 +151,7 @@ type Piece struct {
 	Prompt, Tokens     []byte // lists of token ids
 	Text               []byte // a string: what the chunk adds
 	Finish, Stop       []byte // finish_reason and stop_reason
-	Usage              []byte
+	Usage, Fingerprint []byte
 	Code               []byte // of an error
 	Other              bool   // it adds something that is no text: a tool call, reasoning
 	Empty              bool   // its choice adds nothing at all
@@ -195,6 +195,8 @@ func ReadPiece(data []byte) (p Piece) {
 			set(&p.Model, value)
 		case `"usage"`:
 			set(&p.Usage, value)
+		case `"system_fingerprint"`:
+			set(&p.Fingerprint, value)
 		case `"prompt_token_ids"`:
 			set(&p.Prompt, value)
 		case `"error"`:

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -55,6 +56,30 @@ func TestACutStreamSaysSoInItsOwnWords(t *testing.T) {
 		a := g.do(http.MethodPost, path, messagesBody, nil)
 		if rest, ok := strings.CutPrefix(a.body, messagesStream[0]); !ok || !strings.HasPrefix(rest, want) || a.err == nil {
 			t.Errorf("%s: %q, %v", path, a.body, a.err)
+		}
+	}
+}
+
+// TestTheErrorOfAResponseIsNumbered: its number is the one after the last event's
+// (OpenAI's ResponseErrorEvent), 0 if it is the first.
+func TestTheErrorOfAResponseIsNumbered(t *testing.T) {
+	for _, c := range []struct {
+		events []string
+		want   string
+	}{
+		{[]string{"event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"r\"}}\n\n", "event: x\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":41,\"delta\":\"a\"}\n\n"}, `"sequence_number":42}`},
+		{[]string{": ping\n\n"}, `"sequence_number":0}`},
+	} {
+		g := newRig(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			readAll(r)
+			writeChunks(w, c.events...)
+			panic(http.ErrAbortHandler)
+		})
+		a := g.do(http.MethodPost, "/v1/responses", `{"model":"m","stream":true,"input":"hi"}`, nil)
+		rest := strings.TrimPrefix(a.body, strings.Join(c.events, ""))
+		var event map[string]any
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(rest, "event: error\ndata: ")), &event); err != nil || event["type"] != "error" || event["code"] != "replica_failed" || !strings.Contains(rest, c.want) {
+			t.Errorf("%q, %v, want %s", rest, err, c.want)
 		}
 	}
 }

@@ -183,6 +183,7 @@ type sink struct {
 
 	ended    bool            // the stream said so
 	endpoint openai.Endpoint // the client's
+	next     int             // sequence_number of an event that would follow
 	scanner  openai.Scanner
 	body     []byte // captured, or scratch of filter
 	deadline time.Time
@@ -291,6 +292,7 @@ func (s *sink) note(e openai.Event) openai.Chunk {
 		result.Wrong = wrong
 	}
 	result.Failed = result.Failed || chunk.Failed
+	s.next = max(s.next, chunk.Next)
 	if chunk.Finish != "" {
 		result.Finish = chunk.Finish
 	}
@@ -316,14 +318,14 @@ func (s *sink) sift(e openai.Event) {
 
 // appendCut ends a stream that the replica did not end, in words that clients of
 // the endpoint read.
-func appendCut(dst []byte, endpoint openai.Endpoint) []byte {
+func appendCut(dst []byte, endpoint openai.Endpoint, next int) []byte {
 	if endpoint.Anthropic() || endpoint == openai.Responses {
 		dst = append(dst, "event: error\n"...)
 	}
 	fail := refusal(http.StatusBadGateway, "replica_failed", "the connection to the replica was lost")
 	body := fail.BodyFor(endpoint)
 	if endpoint == openai.Responses {
-		body = []byte(`{"type":"error","code":"` + fail.Code + `","message":"` + fail.Message + `","param":null}`)
+		body = []byte(`{"type":"error","code":"` + fail.Code + `","message":"` + fail.Message + `","param":null,"sequence_number":` + strconv.Itoa(next) + `}`)
 	}
 	return append(append(append(dst, "data: "...), bytes.TrimSpace(body)...), "\n\n"...)
 }
@@ -348,7 +350,7 @@ func (s *sink) end(cut, whole bool) {
 			s.scanner.Flush(func(e openai.Event) { s.note(e) })
 		}
 		if !whole && idle && s.x.r.Context().Err() == nil {
-			s.body = appendCut(s.body, s.endpoint)
+			s.body = appendCut(s.body, s.endpoint, s.next)
 		}
 		s.put(s.body)
 	case s.capture && whole:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -153,7 +154,7 @@ func (x *exchange) forget(why Resumption) {
 func (u *unfinished) appendRest(dst []byte, e openai.Event, p *openai.Piece, chunk *openai.Chunk) []byte {
 	switch {
 	case chunk.OnlyUsage:
-		return u.appendUsage(dst, u.before+chunk.Usage.Completion)
+		return u.appendUsage(dst, u.before+chunk.Usage.Completion, p.Fingerprint)
 	case p.Text == nil && p.Finish == nil:
 		return append(dst, e.Raw...) // a comment, an error, the end
 	case len(p.Text) <= len(`""`) && p.Finish == nil:
@@ -184,20 +185,25 @@ func (u *unfinished) appendHead(dst []byte) []byte {
 	return append(dst, `,"choices":[`...)
 }
 
-// appendUsage writes the usage of the whole answer, if the client asked for it.
-func (u *unfinished) appendUsage(dst []byte, output int) []byte {
+// appendUsage writes the usage of the whole answer, if the client asked for it,
+// and what the engine signs its last chunk with, nil if nothing.
+func (u *unfinished) appendUsage(dst []byte, output int, fingerprint []byte) []byte {
 	if !u.asked.IncludeUsage {
 		return dst
 	}
 	dst = append(u.appendHead(dst), `],"usage":{"prompt_tokens":`...)
 	dst = append(strconv.AppendInt(dst, int64(u.length), 10), `,"total_tokens":`...)
 	dst = append(strconv.AppendInt(dst, int64(u.length+output), 10), `,"completion_tokens":`...)
-	return append(strconv.AppendInt(dst, int64(output), 10), "}}\n\n"...)
+	dst = append(strconv.AppendInt(dst, int64(output), 10), '}')
+	if fingerprint != nil {
+		dst = append(append(dst, `,"system_fingerprint":`...), fingerprint...)
+	}
+	return append(dst, "}\n\n"...)
 }
 
 // appendEnd ends an answer whose last token had come when its replica was lost.
 func (u *unfinished) appendEnd(dst []byte) []byte {
-	return append(u.appendUsage(dst, len(u.output)+len(u.late)), "data: [DONE]\n\n"...)
+	return append(u.appendUsage(dst, len(u.output)+len(u.late), nil), "data: [DONE]\n\n"...)
 }
 
 func orNull(raw []byte) []byte {
@@ -245,16 +251,21 @@ func (x *exchange) mayResume(t *try) bool {
 }
 
 // contextOf is how many tokens fit into a model's context; math.MaxInt32: not
-// known.
+// known. Engines tell it of base models alone; an adapter has its parent's.
 func (x *exchange) contextOf(model string) int {
-	if x.cfg.Models != nil {
-		for _, m := range x.cfg.Models() {
-			if m.ID == model && m.MaxModelLen > 0 {
-				return m.MaxModelLen
-			}
-		}
+	if x.cfg.Models == nil {
+		return math.MaxInt32
 	}
-	return math.MaxInt32
+	models := x.cfg.Models()
+	find := func(id string) int { return slices.IndexFunc(models, func(m Model) bool { return m.ID == id }) }
+	at := find(model)
+	if at >= 0 && models[at].MaxModelLen == 0 && models[at].Parent != "" {
+		at = find(models[at].Parent)
+	}
+	if at < 0 || models[at].MaxModelLen == 0 {
+		return math.MaxInt32
+	}
+	return models[at].MaxModelLen
 }
 
 // goOn turns to the replica that goes on; false: it does not.
@@ -282,7 +293,7 @@ func (x *exchange) breakOff() {
 		x.cfg.Refused(http.StatusOK) // Done was told that another try follows
 	}
 	x.tellResumed(ResumeNobody)
-	x.out.put(appendCut(nil, x.out.endpoint))
+	x.out.put(appendCut(nil, x.out.endpoint, x.out.next))
 	x.end.Cut = true
 	panic(http.ErrAbortHandler)
 }

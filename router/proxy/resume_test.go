@@ -34,7 +34,10 @@ type asked struct {
 	} `json:"stream_options"`
 }
 
-const firstPrompt = 1000
+const (
+	firstPrompt   = 1000
+	contextLength = 12
+)
 
 func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var a asked
@@ -49,6 +52,9 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	ids := a.IDs && !c.mute
+	if a.Max == 0 {
+		a.Max = contextLength - len(prompt)
+	}
 	list := func(name string, ids []int, tell bool) string {
 		if !tell {
 			return `,"` + name + `":null`
@@ -96,7 +102,7 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.lose(w, a.Max)
 	}
 	if a.StreamOpts.Usage {
-		writeChunks(w, fmt.Sprintf(`%s],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}}`+"\n\n", head, len(prompt), len(prompt)+a.Max, a.Max))
+		writeChunks(w, fmt.Sprintf(`%s],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d},"system_fingerprint":"vllm-0.32.0"}`+"\n\n", head, len(prompt), len(prompt)+a.Max, a.Max))
 	}
 	writeChunks(w, "data: [DONE]\n\n")
 }
@@ -118,6 +124,7 @@ type heard struct {
 	text, finish string
 	ids          []string
 	usage        string
+	print        string // system_fingerprint of the usage
 	done         int
 	stray        []string // what a client that asked for no tokens must not see
 }
@@ -143,7 +150,8 @@ func listen(t *testing.T, body string) (h heard) {
 				IDs    []int   `json:"token_ids"`
 				Prompt []int   `json:"prompt_token_ids"`
 			}
-			Prompt []int `json:"prompt_token_ids"`
+			Prompt []int  `json:"prompt_token_ids"`
+			Print  string `json:"system_fingerprint"`
 			Usage  *struct {
 				Prompt     int `json:"prompt_tokens"`
 				Total      int `json:"total_tokens"`
@@ -166,7 +174,7 @@ func listen(t *testing.T, body string) (h heard) {
 			}
 		}
 		if c.Usage != nil {
-			h.usage = fmt.Sprint(*c.Usage)
+			h.usage, h.print = fmt.Sprint(*c.Usage), c.Print
 		}
 	}
 	return h
@@ -262,6 +270,9 @@ func TestAStreamOutlivesItsReplica(t *testing.T) {
 					if a.err != nil || h.text != words(9) || h.finish != "length" || h.usage != "{3 12 9}" || h.done != 1 || len(h.ids) != 1 || h.stray != nil {
 						t.Errorf("%s, lost after %d: %+v %v", path, n, h, a.err)
 					}
+					if want := "vllm-0.32.0"; n < 9 && h.print != want {
+						t.Errorf("%s, lost after %d: the usage has the fingerprint %q, want %q", path, n, h.print, want)
+					}
 					if !told.are(ResumeDone) {
 						t.Errorf("told %v", told.list)
 					}
@@ -274,6 +285,31 @@ func TestAStreamOutlivesItsReplica(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAnAdaptersStreamOutlivesItsReplica: engines tell the length of the context
+// of the base model alone, and an adapter's is the same.
+func TestAnAdaptersStreamOutlivesItsReplica(t *testing.T) {
+	var told outcomes
+	second := &counting{}
+	g := newRig(t, func(cfg *Config) {
+		cfg.Limits.Continue = true
+		cfg.Models = func() []Model {
+			return []Model{{ID: "m", MaxModelLen: contextLength}, {ID: "lora", Parent: "m"}, {ID: "own", Parent: "own"}}
+		}
+		cfg.Resumed = told.add
+	}, handlersOf([]*counting{{lose: after(5, atOnce)}, second})...)
+	for _, target := range g.targets {
+		target.Tokens = true
+	}
+	body := strings.NewReplacer(`"model":"m"`, `"model":"lora"`, `,"max_tokens":9`, ``).Replace(longUsage)
+	h := listen(t, g.chat(body).body)
+	if h.text != words(9) || h.finish != "length" || h.usage != "{3 12 9}" || h.done != 1 || !told.are(ResumeDone) {
+		t.Errorf("%+v; told %v", h, told.list)
+	}
+	if q := second.asked.Load(); q == nil || q.Max != 4 {
+		t.Errorf("the second one was asked %+v", q)
 	}
 }
 

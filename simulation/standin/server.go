@@ -235,12 +235,13 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 		OwnedBy     string  `json:"owned_by"`
 		Root        string  `json:"root"`
 		Parent      *string `json:"parent"`
-		MaxModelLen int     `json:"max_model_len"`
+		MaxModelLen *int    `json:"max_model_len"` // of adapters null
+
 	}
-	cards := []card{{ID: s.cfg.Model, Object: "model", Created: s.started.Unix(), OwnedBy: s.cfg.Engine, Root: s.cfg.Model, MaxModelLen: s.maxModelLen}}
+	cards := []card{{ID: s.cfg.Model, Object: "model", Created: s.started.Unix(), OwnedBy: s.cfg.Engine, Root: s.cfg.Model, MaxModelLen: &s.maxModelLen}}
 	for _, name := range s.cfg.Loras {
 		base := s.cfg.Model
-		cards = append(cards, card{ID: name, Object: "model", Created: s.started.Unix(), OwnedBy: s.cfg.Engine, Root: name, Parent: &base, MaxModelLen: s.maxModelLen})
+		cards = append(cards, card{ID: name, Object: "model", Created: s.started.Unix(), OwnedBy: s.cfg.Engine, Root: name, Parent: &base})
 	}
 	writeJSON(w, map[string]any{"object": "list", "data": cards})
 }
