@@ -9,6 +9,8 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/openai"
 	"github.com/banyan-llm/banyan/router/policy"
 )
 
@@ -68,5 +70,34 @@ func TestAnswersAreHeldAgainstWhatWasBelieved(t *testing.T) {
 	r := d.peer.fleet.List()[0]
 	if !r.Reports() {
 		t.Error("the replica is known to report")
+	}
+}
+
+// TestHiddenCachedTokensAreNoticed: answers that should tell cached tokens, eight
+// in a row, and none does. vLLM's Responses always tell them: they say nothing of
+// the other APIs, whose missing number must not be taken for nought.
+func TestHiddenCachedTokensAreNoticed(t *testing.T) {
+	told, silent := openai.Usage{Known: true, CachedKnown: true}, openai.Usage{Known: true}
+	r := &fleet.Replica{}
+	note := func(api openai.Endpoint, matched int, u openai.Usage, times int) {
+		for range times {
+			(&ticket{api: api, matched: matched, replica: r}).noteReport(&u)
+		}
+	}
+	note(openai.Responses, 16, told, 1)
+	note(openai.Chat, 0, silent, 20)
+	note(openai.Embeddings, 16, silent, 20)
+	note(openai.Chat, 16, openai.Usage{}, 20)
+	if r.Reports() || r.HidesCached() {
+		t.Errorf("reports %v, hides %v", r.Reports(), r.HidesCached())
+	}
+	note(openai.Chat, 16, silent, 8)
+	if r.Reports() || !r.HidesCached() {
+		t.Errorf("reports %v, hides %v", r.Reports(), r.HidesCached())
+	}
+	note(openai.Completions, 16, told, 1)
+	note(openai.Messages, 16, silent, 20)
+	if !r.Reports() || r.HidesCached() {
+		t.Errorf("it told once: reports %v, hides %v", r.Reports(), r.HidesCached())
 	}
 }

@@ -26,6 +26,7 @@ import (
 type prompt struct {
 	keys   token.Keys
 	single bool // the only prompt of its body: the engine's count of tokens is its
+	api    openai.Endpoint
 	whole  bool // a prefill leg failed: one replica is enough
 	blame  blame
 	before *blame // of the answer it goes on with; nil: of none
@@ -46,6 +47,7 @@ type ticket struct {
 	policyName string
 	reason     policy.Reason
 	single     bool // of the prompt
+	api        openai.Endpoint
 	blame      *blame
 	trail      *requests.Trail // nil: nothing is remembered
 	begun      time.Time       // of the try, whatever its legs did to at
@@ -216,7 +218,7 @@ func (p *requestPath) countIn(s *scratch, c *policy.Candidate, pr *prompt, d pol
 func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
 	r := s.replicas[c.Index]
 	return &ticket{
-		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, blame: pr.guilt(), at: now, begun: now, matched: d.Matched + d.Fetched, predicted: d.Predicted,
+		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, api: pr.api, blame: pr.guilt(), at: now, begun: now, matched: d.Matched + d.Fetched, predicted: d.Predicted,
 		confirmed: s.prompt.Blocks(c.Disk),
 	}
 }
@@ -332,10 +334,8 @@ func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 		p.tokens.Verify(t.keys, u.Prompt)
 	}
 	p.traffic.add(&res.Usage, u.Cached)
-	switch {
-	case u.CachedKnown:
-		t.replica.NoteReport()
-	case !u.Known || !t.replica.Reports():
+	t.noteReport(&u)
+	if !u.CachedKnown && (!u.Known || !t.replica.Reports()) {
 		return // it may never say
 	}
 	m.Cached.Add(float64(u.Cached))
@@ -344,6 +344,24 @@ func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 	p.index.Evidence(t.cost.Replica, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Hashes: t.keys.Hashes, Exact: t.keys.Scheme.Exact()},
 		u.Cached/max(1, t.keys.Grid), t.confirmed, p.clock.ms(t.at))
 	p.mesh.predicted()
+}
+
+// noteReport notes whether the engine tells cached tokens. Responses always have
+// them, and say nothing of the other APIs.
+func (t *ticket) noteReport(u *openai.Usage) {
+	switch t.api {
+	case openai.Responses:
+	case openai.Chat, openai.Completions, openai.Messages:
+		if !u.CachedKnown && u.Known && t.matched > 0 {
+			t.replica.NoteSilence()
+			return
+		}
+		fallthrough
+	default:
+		if u.CachedKnown {
+			t.replica.NoteReport()
+		}
+	}
 }
 
 // policyFor is the configured policy, or the one the request names if that is

@@ -175,6 +175,7 @@ func (rep *replicaReport) oneReplica(r *fleet.Replica, d crdt.Digest, scrapes ma
 	if q.Tries, q.Failed, ttft = rep.metrics.Usage.Lately(r.Name(), now); ttft > 0 {
 		q.TTFTMs = new(1000 * ttft.Seconds())
 	}
+	q.HidesCached = r.HidesCached()
 	q.Stream, q.Cure = rep.streamStatus(r, d), cure
 	return q
 }

@@ -22,6 +22,7 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	var show statusView
 	fs.BoolVar(&show.json, "json", false, "print GET /v1/status as JSON")
 	fs.BoolVar(&show.check, "check", false, "print one line per check; exit 1 if one fails")
+	fs.BoolVar(&show.look.Strict, "strict", false, "with --check: exit 1 if anything is advised too, such as KV events that are off")
 	fs.BoolVar(&show.look.All, "all", false, "show every row and column (default on a terminal: what fits its size)")
 	wait := fs.Duration("wait", 0, "with --check: retry for this long until every check passes and every seed of mesh.join was reached")
 	peers := fs.Int("peers", 0, "with --check: fail unless this many peers are alive")
@@ -41,6 +42,9 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if *peers != 0 && !show.check {
 		return usageError{errors.New("--peers goes with --check: it says how many peers must be alive")}
 	}
+	if show.look.Strict && !show.check {
+		return usageError{errors.New("--strict goes with --check: it says when that fails")}
+	}
 	deadline := time.Now().Add(*wait)
 	for {
 		st, raw, err := fetchStatus(ctx, &admin)
@@ -50,7 +54,7 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		if err == nil {
 			st.Expect(*peers)
 		}
-		troubled := err != nil || !st.OK
+		troubled := err != nil || !st.Passes(show.look.Strict)
 		if show.check && (troubled || !st.Settled()) && time.Now().Before(deadline) && ctx.Err() == nil {
 			sleepCtx(ctx, 500*time.Millisecond)
 			continue

@@ -58,6 +58,10 @@ func (s *Status) Expect(n int) {
 	}
 }
 
+// Passes reports whether a check of the peer succeeds; a strict one fails where
+// anything is advised.
+func (s *Status) Passes(strict bool) bool { return s.OK && !(strict && len(s.Notes) > 0) }
+
 // WriteChecks says line by line what holds and what does not, and what to do
 // about it. All holds exactly if s.OK.
 func (s *Status) WriteChecks(w io.Writer, look Look) error {
@@ -70,10 +74,17 @@ func (s *Status) WriteChecks(w io.Writer, look Look) error {
 		}
 	}
 	s.writeProblems(out)
-	if s.OK {
+	var wrong []string
+	if !s.OK {
+		wrong = append(wrong, problemsText(len(s.Problems)))
+	}
+	if look.Strict && len(s.Notes) > 0 {
+		wrong = append(wrong, adviceText(len(s.Notes)))
+	}
+	if wrong == nil {
 		out.wrapped("", LevelOK, "all is well, seen from %s", s.Name)
 	} else {
-		out.wrapped("", LevelBad, "%s, seen from %s", problemsText(len(s.Problems)), s.Name)
+		out.wrapped("", LevelBad, "%s, seen from %s", strings.Join(wrong, ", "), s.Name)
 	}
 	return out.err
 }
@@ -87,7 +98,7 @@ func (s *Status) checks() []check {
 		s.replicasCheck(),
 		{needed == nil, drainedText(drained, needed)},
 		s.eventsCheck(),
-		{!slices.ContainsFunc(s.Keys, func(k Keying) bool { return k.Off }), keysCheck(s.Keys)},
+		s.keysCheck(),
 		s.seedsCheck(),
 		s.factsCheck(),
 		{s.Config.Fault == "", configText(&s.Config)},
@@ -193,6 +204,13 @@ func problemsText(n int) string {
 	return fmt.Sprintf("%d problems", n)
 }
 
+func adviceText(n int) string {
+	if n == 1 {
+		return "1 piece of advice"
+	}
+	return fmt.Sprintf("%d pieces of advice", n)
+}
+
 func readyText(s *Status) string {
 	if s.Ready {
 		return "this peer is ready: " + dash(ReasonText(s.Reason))
@@ -258,18 +276,26 @@ func drainedText(names, only []string) string {
 	return "drained, gets no new requests: " + strings.Join(names, ", ")
 }
 
-// keysCheck says whether prompts get the keys that events are stored under.
-func keysCheck(keys []Keying) string {
+// keysCheck says whether prompts get the keys that events are stored under, and
+// whether there are events at all: without them nothing is routed exactly, which
+// is no trouble.
+func (s *Status) keysCheck() check {
 	var off []string
-	for i := range keys {
-		if k := &keys[i]; k.Off {
+	for i := range s.Keys {
+		if k := &s.Keys[i]; k.Off {
 			off = append(off, k.Model+" ("+k.API+")")
 		}
 	}
-	if off == nil {
-		return "exact routing: on for every model with events"
+	events := slices.ContainsFunc(s.Replicas, func(r Replica) bool {
+		return (r.Kind == "" || r.Kind == "replica") && r.Stream.State != "none"
+	})
+	switch {
+	case off != nil:
+		return check{false, "exact routing is off for " + strings.Join(off, ", ")}
+	case !events:
+		return check{true, "exact routing: off, because no replica announces cache events"}
 	}
-	return "exact routing is off for " + strings.Join(off, ", ")
+	return check{true, "exact routing: on for every model with events"}
 }
 
 // configText says whether the newest configuration is in force.

@@ -98,6 +98,8 @@ type Replica struct {
 	Bad      int      `json:"bad_answers"`       // of the last minute, where other replicas answered
 	Answered int      `json:"answered"`          // that bad_answers are a part of
 	WasOut   string   `json:"was_out,omitempty"` // why it was left out until a moment ago; it gets a part of its requests
+	// HidesCached: answers through this peer do not tell cached tokens.
+	HidesCached bool `json:"hides_cached,omitempty"`
 
 	Stream Stream `json:"stream"`
 }

@@ -14,6 +14,8 @@ type Look struct {
 	Width int  // of the terminal; 0: nothing is cut or left out
 	Color bool // states and verdict in colour
 	All   bool // long lists whole, whatever the width
+
+	Strict bool // of checks: advice counts as what does not hold
 }
 
 // shortList is how many rows of a table a terminal shows unless all are asked

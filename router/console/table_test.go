@@ -270,3 +270,48 @@ func TestPeersThatAreNotReadyYetAreWaitedFor(t *testing.T) {
 		t.Error("b drains and will not be ready")
 	}
 }
+
+// TestExactRoutingNeedsEvents: where no replica has any, nothing is said to be
+// exactly routed.
+func TestExactRoutingNeedsEvents(t *testing.T) {
+	for _, c := range []struct {
+		replicas []Replica
+		keys     []Keying
+		want     string
+		holds    bool
+	}{
+		{[]Replica{{State: "up", Stream: Stream{State: "ok"}}, {State: "up", Stream: Stream{State: "none"}}}, nil, "exact routing: on for every model with events", true},
+		{[]Replica{{State: "up", Stream: Stream{State: "none"}}}, nil, "exact routing: off, because no replica announces cache events", true},
+		{[]Replica{{State: "up", Stream: Stream{State: "none"}}, {Kind: "pool", State: "up", Stream: Stream{State: "ok"}}}, nil, "exact routing: off, because no replica announces cache events", true},
+		{[]Replica{{State: "up", Stream: Stream{State: "ok"}}}, []Keying{{Model: "m", API: "chat", Off: true}}, "exact routing is off for m (chat)", false},
+		{nil, nil, "exact routing: off, because no replica announces cache events", true},
+	} {
+		s := Status{Replicas: c.replicas, Keys: c.keys}
+		if got := s.keysCheck(); got.text != c.want || got.holds != c.holds {
+			t.Errorf("%+v: %+v, want %q", c.replicas, got, c.want)
+		}
+	}
+}
+
+// TestAStrictCheckCountsAdvice: what works and could work better fails it.
+func TestAStrictCheckCountsAdvice(t *testing.T) {
+	s := Status{Name: "a", OK: true, Ready: true}
+	if !s.Passes(false) || !s.Passes(true) {
+		t.Error("nothing is wrong")
+	}
+	s.Notes = []Problem{{Text: "It could be better", Help: "Better it"}}
+	if !s.Passes(false) || s.Passes(true) {
+		t.Error("advice fails the strict check alone")
+	}
+	for strict, want := range map[bool]string{false: "all is well, seen from a", true: "1 piece of advice, seen from a"} {
+		var out bytes.Buffer
+		if err := s.WriteChecks(&out, Look{Strict: strict}); err != nil || !strings.HasSuffix(strings.TrimSpace(out.String()), want) {
+			t.Errorf("%s", out.String())
+		}
+	}
+	s.OK, s.Problems = false, s.Notes
+	var out bytes.Buffer
+	if err := s.WriteChecks(&out, Look{Strict: true}); err != nil || s.Passes(false) || !strings.HasSuffix(strings.TrimSpace(out.String()), "1 problem, 1 piece of advice, seen from a") {
+		t.Errorf("%s", out.String())
+	}
+}

@@ -37,6 +37,7 @@ type Replica struct {
 	up        atomic.Bool
 	many      atomic.Bool  // other ranks of the URL are listed
 	rose      atomic.Int64 // ms of its clock: when the ramp began; 0: it has none
+	hidden    atomic.Int64 // answers in a row that should have told cached tokens, since it last did or came up
 	reports   atomic.Int64 // rose + 1 of the rise since which it has told cached tokens; 0: it never did
 	models    atomic.Pointer[[]Model]
 	facts     atomic.Pointer[Facts]
@@ -171,7 +172,23 @@ func listCause(err error) string {
 func (r *Replica) Rise() int64 { return r.rose.Load() }
 
 // NoteReport remembers that an answer told a number of cached tokens.
-func (r *Replica) NoteReport() { r.reports.Store(r.rose.Load() + 1) }
+func (r *Replica) NoteReport() {
+	r.hidden.Store(0)
+	r.reports.Store(r.rose.Load() + 1)
+}
+
+// NoteSilence remembers that an answer told no cached tokens though there should
+// have been some.
+func (r *Replica) NoteSilence() { r.hidden.Add(1) }
+
+// hiddenEnough is how many such answers in a row are not taken for chance: a
+// cache may hold less than a router believes, and older engines leave a nought
+// out.
+const hiddenEnough = 8
+
+// HidesCached reports whether the engine seems to be one that was not started to
+// tell cached tokens.
+func (r *Replica) HidesCached() bool { return !r.Reports() && r.hidden.Load() >= hiddenEnough }
 
 // Reports reports whether the engine, since it last came up, told cached tokens
 // at least once. Engines leave a nought out, and also leave the number out if
@@ -221,6 +238,7 @@ func (r *Replica) judge(now time.Time, change func(*breaker) bool) bool {
 	changed := change(&r.breaker)
 	if changed && !r.breaker.open {
 		r.rose.Store(r.ms(now))
+		r.hidden.Store(0)
 	}
 	r.up.Store(!r.breaker.open)
 	return changed

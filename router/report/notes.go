@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/banyan-llm/banyan/router/console"
@@ -11,28 +12,25 @@ import (
 // notes says what works and could work better, with a cure each. It is no
 // trouble: an engine may be without events on purpose.
 func notes(s *console.Status) (out []console.Problem) {
-	silent := map[string][]string{} // names by cure
-	var cures []string
-	for i := range s.Replicas {
-		r := &s.Replicas[i]
-		if !r.Answers() || r.Kind != "" && r.Kind != "replica" || r.Stream.State != "none" {
-			continue
-		}
-		cure := silentCure(r)
-		if silent[cure] == nil {
-			cures = append(cures, cure)
-		}
-		silent[cure] = append(silent[cure], r.Name)
-	}
-	for _, cure := range cures {
-		names := silent[cure]
+	silent := byCure(s.Replicas, func(r *console.Replica) bool { return r.Stream.State == "none" }, silentCure)
+	for _, g := range silent {
 		who, whose := " announces", "its"
-		if len(names) > 1 {
+		if len(g.names) > 1 {
 			who, whose = " announce", "their"
 		}
 		out = append(out, console.Problem{
-			Text: listed(names) + who + " no cache events: " + whose + " cache is predicted from the requests that peers send there and the cached tokens that responses report",
-			Help: cure,
+			Text: listed(g.names) + who + " no cache events: " + whose + " cache is predicted from the requests that peers send there and the cached tokens that responses report",
+			Help: g.cure,
+		})
+	}
+	for _, g := range byCure(s.Replicas, func(r *console.Replica) bool { return r.HidesCached }, hiddenCure) {
+		who := " does"
+		if len(g.names) > 1 {
+			who = " do"
+		}
+		out = append(out, console.Problem{
+			Text: listed(g.names) + who + " not report how many prompt tokens were cached: predictions that turn out wrong are not corrected, and cached tokens are not counted",
+			Help: g.cure,
 		})
 	}
 	if _, newMesh := console.Pending(s.Config.Restart); newMesh != nil {
@@ -42,6 +40,40 @@ func notes(s *console.Status) (out []console.Problem) {
 		})
 	}
 	return out
+}
+
+// alike are replicas that have a cure in common.
+type alike struct {
+	cure  string
+	names []string
+}
+
+// byCure groups the replicas that answer and of which something is so.
+func byCure(replicas []console.Replica, is func(*console.Replica) bool, cureOf func(*console.Replica) string) (out []alike) {
+	for i := range replicas {
+		r := &replicas[i]
+		if !r.Answers() || r.Kind != "" && r.Kind != "replica" || !is(r) {
+			continue
+		}
+		cure := cureOf(r)
+		at := slices.IndexFunc(out, func(a alike) bool { return a.cure == cure })
+		if at < 0 {
+			at, out = len(out), append(out, alike{cure: cure})
+		}
+		out[at].names = append(out[at].names, r.Name)
+	}
+	return out
+}
+
+// hiddenCure says how an engine is made to tell cached tokens.
+func hiddenCure(r *console.Replica) string {
+	switch r.Engine {
+	case "vllm":
+		return "Start vLLM with --enable-prompt-tokens-details"
+	case "sglang":
+		return "Start SGLang with --enable-cache-report"
+	}
+	return "Start the engine so that usage has prompt_tokens_details.cached_tokens"
 }
 
 // silentCure says how an engine's events would be had.

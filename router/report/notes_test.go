@@ -45,3 +45,20 @@ func TestAChangeThatNeedsANewMeshIsNoted(t *testing.T) {
 		t.Errorf("grid: %+v", got)
 	}
 }
+
+// TestHiddenCachedTokensAreNotedWithACure: each engine has an option of its own.
+func TestHiddenCachedTokensAreNotedWithACure(t *testing.T) {
+	ok := console.Stream{State: "ok"}
+	s := console.Status{Replicas: []console.Replica{
+		{Name: "a", Engine: "vllm", State: "up", Stream: ok, HidesCached: true},
+		{Name: "b", Engine: "vllm", State: "up", Stream: ok},
+		{Name: "c", Engine: "vllm", State: "up", Stream: ok, HidesCached: true},
+		{Name: "d", Engine: "sglang", State: "up", Stream: ok, HidesCached: true},
+		{Name: "e", Engine: "sglang", State: "down", Stream: ok, HidesCached: true},
+	}}
+	got := notes(&s)
+	if len(got) != 2 || !strings.HasPrefix(got[0].Text, "a, c do not report") || !strings.HasSuffix(got[0].Help, "--enable-prompt-tokens-details") ||
+		!strings.HasPrefix(got[1].Text, "d does not report") || !strings.HasSuffix(got[1].Help, "--enable-cache-report") {
+		t.Errorf("%+v", got)
+	}
+}
