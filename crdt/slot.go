@@ -52,12 +52,20 @@ type Op struct {
 
 	// Group is the engine's cache group; Main is false if the group does not
 	// describe the whole prefix (sliding window, mamba): the fold ignores the op.
+	// See Ahead for the exception.
 	Group int32
 	Main  bool
 
 	Handles Words // n page handles
 	Hashes  Words // n*PerPage token hashes
 }
+
+// Ahead reports whether the op is no store but tells what stands behind the pages
+// of the store before it: one word a page (radix.Hasher.After). It changes no fact.
+// Engines whose block hashes cover the next tokens too (vLLM 0.33 with EAGLE or
+// MTP) reuse a page only before those. A store of another cache group has no
+// words, so older peers, which do not know such an op, pass over it.
+func (op *Op) Ahead() bool { return op.Kind == OpStore && !op.Main && op.PerPage == 1 && op.Small == 0 }
 
 // Put is the value of a fact after a store op at seq.
 //

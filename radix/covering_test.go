@@ -16,8 +16,8 @@ func TestCoveringFindsThePageOfABlock(t *testing.T) {
 	tree.Store(h, 0, 2, []radix.Key{1, 2, 3, 4}, []uint64{12, 34}, meta(1<<24|1))
 	tree.Store(other, 0, 1, []radix.Key{1}, []uint64{9}, meta(1))
 	for k, want := range map[radix.Key]uint64{1: 12, 2: 12, 3: 34, 4: 34} {
-		if f, alone, ok := tree.Covering(h, k); !ok || !alone || f.Handle != want || f.Meta != 1<<24|1 {
-			t.Errorf("block %d: %+v %v %v, want handle %d", k, f, alone, ok, want)
+		if f, pages, ok := tree.Covering(h, k); !ok || pages != 1 || f.Handle != want || f.Meta != 1<<24|1 {
+			t.Errorf("block %d: %+v %v %v, want handle %d", k, f, pages, ok, want)
 		}
 	}
 	if _, _, ok := tree.Covering(h, 5); ok {
@@ -27,12 +27,12 @@ func TestCoveringFindsThePageOfABlock(t *testing.T) {
 		t.Error("another holder's block is covered")
 	}
 	tree.Store(h, 2, 2, []radix.Key{3, 4}, []uint64{35}, meta(2<<24|1))
-	if f, alone, ok := tree.Covering(h, 3); !ok || alone || f.Handle != 34 {
-		t.Errorf("two pages cover it: %+v %v %v", f, alone, ok)
+	if f, pages, ok := tree.Covering(h, 3); !ok || pages != 2 || f.Handle != 34 {
+		t.Errorf("two pages cover it: %+v %v %v", f, pages, ok)
 	}
 	tree.Remove(h, []uint64{34}, meta(0))
-	if f, alone, ok := tree.Covering(h, 3); !ok || alone || f != (radix.Fact{}) {
-		t.Errorf("a page outside of the lines is left: %+v %v %v", f, alone, ok)
+	if f, pages, ok := tree.Covering(h, 3); !ok || pages != 1 || f != (radix.Fact{}) {
+		t.Errorf("a page outside of the lines is left: %+v %v %v", f, pages, ok)
 	}
 	tree.Remove(h, []uint64{35}, meta(0))
 	if _, _, ok := tree.Covering(h, 3); ok {

@@ -79,6 +79,10 @@ func (h *Hasher) Chain(parent Key, t TokenHash) Key {
 	return h.nonzero(fold(uint64(parent)^h.chain[0], uint64(t)^h.chain[1]))
 }
 
+// After names the token that stands behind a page, for pages that are of use only
+// before that one. It travels between peers in place of the token.
+func (h *Hasher) After(token uint32) uint32 { return uint32(h.Block([]uint32{token})) }
+
 // Extra folds what else tells a block apart (an image's hash, for example)
 // into its token hash. An empty extra is not the same as no call.
 func (h *Hasher) Extra(t TokenHash, extra []byte) TokenHash {

@@ -176,7 +176,7 @@ func (pr *prompt) guilt() *blame {
 func (pr *prompt) prompt() pick.Prompt {
 	k := &pr.keys
 	return pick.Prompt{
-		Chain:  index.Chain{Root: k.Root, Keys: k.Keys, Hashes: k.Hashes, Exact: k.Scheme.Exact()},
+		Chain:  index.Chain{Root: k.Root, Keys: k.Keys, Hashes: k.Hashes, Exact: k.Scheme.Exact(), Next: k.Next},
 		Tokens: k.Tokens, Grid: k.Grid, Uncached: pr.uncached,
 	}
 }

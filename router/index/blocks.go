@@ -20,6 +20,7 @@ type blocks struct {
 	smallPages
 	anchors
 	doubt
+	lookaheads
 
 	spaced map[uint64]spaced   // effective handle -> what it stands for; only where a space is set
 	spaces map[uint64][]uint64 // base handle -> effective handles in use
@@ -115,6 +116,8 @@ func (b *blocks) Fold(s *crdt.Slot, from crdt.Place, above bool, max int) (next 
 		switch {
 		case op.Kind == crdt.OpClear:
 			b.clear()
+		case op.Ahead():
+			b.noteAhead(op)
 		case !op.Main:
 		case op.Kind == crdt.OpRemove:
 			b.x.held += each * op.Handles.Len()
@@ -150,7 +153,7 @@ func (b *blocks) clear() {
 		b.x.drop(old)
 	}
 	b.sum = crdt.Sum{}
-	b.looseFacts, b.smallPages, b.anchors, b.spaced, b.spaces = looseFacts{}, smallPages{}, anchors{}, nil, nil
+	b.looseFacts, b.smallPages, b.anchors, b.lookaheads, b.spaced, b.spaces = looseFacts{}, smallPages{}, anchors{}, lookaheads{}, nil, nil
 	b.undo, b.order = nil, nil
 	b.ends = [runEnds]runEnd{}
 	b.trust()
@@ -239,6 +242,9 @@ func (b *blocks) place(parent radix.Key, perPage int, keys []radix.Key, handles 
 				end.key = key
 			}
 			b.sum.KeyXOR ^= crdt.KeyHash(f.Handle, uint64(f.Key))
+			if f.Key != key {
+				b.forgetAhead(f.Key, f.Handle)
+			}
 		} else {
 			b.sum.Linked++
 			b.known(f.Handle)
@@ -310,6 +316,7 @@ func (b *blocks) updater(put func(crdt.Meta) crdt.Meta) radix.Update {
 				*end = runEnd{}
 			}
 			b.release(f.Handle)
+			b.forgetAhead(f.Key, f.Handle)
 		}
 		return radix.Meta(now)
 	}
@@ -388,7 +395,7 @@ func (b *blocks) Drop() {
 		b.ref.flags.Store(0)
 		b.ref.blocks.Store(0)
 	}
-	b.looseFacts, b.smallPages, b.anchors, b.doubt = looseFacts{}, smallPages{}, anchors{}, doubt{}
+	b.looseFacts, b.smallPages, b.anchors, b.doubt, b.lookaheads = looseFacts{}, smallPages{}, anchors{}, doubt{}, lookaheads{}
 	b.account(0, 0)
 	b.x.drop(b.holder)
 }

@@ -67,7 +67,7 @@ func (x *Index) used() int64 {
 func (x *Index) holdBounds(s *crdt.Stream) {
 	b := blocksOf(s)
 	if b != nil {
-		b.account(s.AboveBytes(), int64(len(b.list))*looseBytes+int64(b.used)*smallBytes)
+		b.account(s.AboveBytes(), int64(len(b.list))*looseBytes+int64(b.used)*smallBytes+int64(b.records)*aheadBytes)
 	}
 	if x.bound.above > maxAbove {
 		x.dropAbove()

@@ -26,4 +26,6 @@
 // I9: a grid block made of smaller pages is in the tree exactly while all of
 // them are present and their chain is known from a root, but for work put off
 // (I6); it is no fact, and is gone as soon as its last page is.
+// I10: of an engine whose hashes look ahead the last matched page counts only
+// before a token that stood behind it, as far as that is known (ahead.go).
 package index

@@ -13,6 +13,9 @@ type Chain struct {
 	// are linked.
 	Hashes []radix.TokenHash
 	Exact  bool // keys of token ids, comparable with events
+	// Next is the token behind each block; the last one may have none. Only Match
+	// needs it.
+	Next []uint32
 }
 
 // How long a prediction counts, ms.

@@ -11,6 +11,7 @@ type View struct {
 	predicted radix.Match
 	x         *Index
 	keys      []radix.Key // the caller's
+	next      []uint32    // the caller's; see Before
 }
 
 // Depth is how much of a prompt one replica holds.
@@ -26,12 +27,17 @@ type Depth struct {
 // allocation in the steady state; O(blocks/16) dependent reads. The view keeps
 // keys until its next use.
 func (x *Index) Match(keys []radix.Key, v *View) {
-	v.x, v.keys = x, keys
+	v.x, v.keys, v.next = x, keys, nil
 	r := x.readers.Get().(*readers)
 	r.confirmed.Match(keys, &v.confirmed)
 	r.predicted.Match(keys, &v.predicted)
 	x.readers.Put(r)
 }
+
+// Before tells which token stands behind each block of the prompt that was
+// matched, as far as there is one: engines whose hashes look ahead do not reuse a
+// page before another. The view keeps next as it keeps the keys.
+func (v *View) Before(next []uint32) { v.next = next }
 
 // Blocks is the length of the matched prompt.
 func (v *View) Blocks() int { return len(v.keys) }
@@ -64,6 +70,13 @@ const lookKeys = 1024
 // suspect, and how far facts go on behind what an answer told of.
 func (v *View) look(r *Ref, d *Depth) {
 	h := r.confirmed.Load()
+	if r.flags.Load()&flagAhead != 0 {
+		for _, depth := range [...]*int{&d.GPU, &d.CPU, &d.Any} {
+			if n := *depth; n > 0 && n <= len(v.next) {
+				v.x.closely(r, h, func(b *blocks) { *depth = b.usable(v.keys, n, v.next[n-1]) })
+			}
+		}
+	}
 	if r.flags.Load()&flagHybrid != 0 {
 		held, at := -1, 0 // mostly all is on the GPU: one search for the three
 		for _, depth := range [...]*int{&d.GPU, &d.CPU, &d.Any} {

@@ -25,6 +25,7 @@ const (
 	flagSuspect  = 1 << iota // some facts are suspect
 	flagHybrid               // other cache groups say where a prefix can be reused
 	flagAnchored             // some facts hang below blocks that no event told of
+	flagAhead                // some pages can be reused only before a certain token
 )
 
 func (r *Ref) show(h radix.Holder)       { r.confirmed.Store(uint32(h) + 1) }

@@ -81,6 +81,9 @@ func (b *blocks) mark() {
 	if len(b.sides) > 0 {
 		flags |= flagHybrid
 	}
+	if b.records > 0 {
+		flags |= flagAhead
+	}
 	b.ref.flags.Store(flags)
 }
 
@@ -162,7 +165,7 @@ func (b *blocks) confirm(keys []radix.Key) {
 // pages cover one block, it is believed.
 func (b *blocks) doubtful(keys []radix.Key) (n int) {
 	for _, k := range keys {
-		if f, alone, ok := b.x.tree.Covering(b.holder, k); ok && alone && len(b.doubted(f)) > 0 {
+		if f, pages, ok := b.x.tree.Covering(b.holder, k); ok && pages == 1 && f.Blocks > 0 && len(b.doubted(f)) > 0 {
 			n++
 		}
 	}

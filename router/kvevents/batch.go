@@ -37,6 +37,11 @@ type Event struct {
 	// Origin is NEW or REUSED where the engine tells which (vLLM #51699).
 	Origin string
 
+	// Ahead is, per block, the first token behind it that its hash covers too
+	// (vLLM 0.33 with EAGLE or MTP); nil if hashes cover none. Where they cover
+	// more than one, the others are not kept.
+	Ahead []uint32
+
 	Window    int64
 	Ownership string
 	Session   string
@@ -90,5 +95,6 @@ var (
 	errDuplicate  = errors.New("a block hash occurs twice")
 	errOwnParent  = errors.New("a block is its own parent")
 	errExtraCount = errors.New("extra keys do not match the blocks")
+	errAhead      = errors.New("lookahead tokens do not match the blocks")
 	errTooBig     = errors.New("too many blocks in one event")
 )

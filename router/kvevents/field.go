@@ -28,6 +28,7 @@ const (
 	fieldSession
 	fieldSalt
 	fieldOrigin
+	fieldAhead
 )
 
 // storedFields and removedFields are the order of array events: that of the
@@ -88,6 +89,8 @@ func fieldNamed(key string) field {
 		return fieldSalt
 	case "origin":
 		return fieldOrigin
+	case "lookahead_token_ids":
+		return fieldAhead
 	}
 	return fieldUnknown
 }
@@ -114,6 +117,8 @@ func (d *Decoder) readField(c *cursor, e *Event, f field) error {
 		return d.readHash(c, &e.Parent)
 	case fieldTokens:
 		return d.readTokens(c, e)
+	case fieldAhead:
+		return d.readAhead(c, e)
 	case fieldBlockSize:
 		return readInt(c, &e.BlockSize, 0, maxBlockSizeTokens, errBlockSize)
 	case fieldExtra:
@@ -299,6 +304,35 @@ func (d *Decoder) readTokens(c *cursor, e *Event) error {
 		n--
 	}
 	e.Tokens = d.tokens[start:len(d.tokens):len(d.tokens)]
+	return nil
+}
+
+// readAhead reads the tokens behind each block that its hash covers, one list a
+// block, and keeps the first of each.
+func (d *Decoder) readAhead(c *cursor, e *Event) error {
+	n, err := c.array()
+	if err != nil {
+		return err
+	}
+	start := len(d.tokens)
+	for range n {
+		tokens, err := c.array()
+		if err != nil {
+			return err
+		}
+		if tokens == 0 {
+			return errAhead
+		}
+		if err := d.readToken(c); err != nil {
+			return err
+		}
+		for range tokens - 1 {
+			if err := c.skip(); err != nil {
+				return err
+			}
+		}
+	}
+	e.Ahead = d.tokens[start:len(d.tokens):len(d.tokens)]
 	return nil
 }
 

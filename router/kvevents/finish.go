@@ -1,6 +1,10 @@
 package kvevents
 
-import "strconv"
+import (
+	"bytes"
+	"encoding/binary"
+	"strconv"
+)
 
 // The tags of events.
 const (
@@ -40,7 +44,7 @@ func (d *Decoder) finishStored(e *Event) error {
 		e.Lora = "lora_id=" + strconv.FormatInt(d.raw.loraID, 10)
 	}
 	if !describesPrefix(e.Kind) {
-		e.Tokens = nil // null blocks are skipped there: tokens and hashes do not match up
+		e.Tokens, e.Ahead = nil, nil // null blocks are skipped there: tokens and hashes do not match up
 		return nil
 	}
 	// Offload events of some releases name blocks without their tokens.
@@ -49,6 +53,9 @@ func (d *Decoder) finishStored(e *Event) error {
 	}
 	if len(e.Tokens) == 0 && e.BlockSize > 0 && len(e.Hashes) > 0 {
 		return errUnaligned
+	}
+	if e.Ahead != nil && len(e.Ahead) != len(e.Hashes) {
+		return errAhead
 	}
 	d.seen.reset(len(e.Hashes))
 	for _, h := range e.Hashes {
@@ -98,6 +105,16 @@ func (d *Decoder) finishExtra(e *Event) error {
 	return nil
 }
 
+// behind reports whether an extra key is the pair of an image and its offset, and
+// the image begins behind the block: a hash that looks ahead covers it too. Keys
+// of blocks do not look ahead, nor do those of prompts (router/token).
+func behind(canonical []byte, blockSize int) bool {
+	const number = 9 // a sign and 64 bits
+	n := len(canonical) - number
+	return n > 0 && bytes.HasPrefix(canonical, []byte{'a', 0, 0, 0, 2, 's'}) && canonical[n] == '+' &&
+		binary.BigEndian.Uint64(canonical[n+1:]) >= uint64(blockSize)
+}
+
 // blockExtra reads one block's extra keys, appending what is not namespace to
 // the arena.
 func (d *Decoder) blockExtra(c *cursor, e *Event, first bool) error {
@@ -133,8 +150,12 @@ func (d *Decoder) blockExtra(c *cursor, e *Event, first bool) error {
 			}
 			continue
 		}
+		at := len(d.extra)
 		if d.extra, err = c.appendCanonical(d.extra, maxDepth); err != nil {
 			return err
+		}
+		if e.Ahead != nil && behind(d.extra[at:], e.BlockSize) {
+			d.extra = d.extra[:at]
 		}
 	}
 	if salted {

@@ -136,6 +136,19 @@ func (p *Packer) store(e *Event, count *Packed) {
 	p.words = words
 	p.builder.Store(op, e.Hashes, words)
 	count.Stored += len(e.Hashes)
+	if op.Small == 0 && op.PerPage > 0 && e.Ahead != nil {
+		p.ahead(e, &op)
+	}
+}
+
+// ahead appends what stands behind the pages that were stored last.
+func (p *Packer) ahead(e *Event, stored *crdt.Op) {
+	words := p.words[:0]
+	for _, t := range e.Ahead {
+		words = append(words, uint64(p.cfg.Hasher.After(t)))
+	}
+	p.words = words
+	p.builder.Store(crdt.Op{Mode: stored.Mode, Tier: stored.Tier, Space: stored.Space, Group: stored.Group, PerPage: 1}, e.Hashes, words)
 }
 
 // checkpoint says what the blocks of a group that does not describe the whole

@@ -53,6 +53,7 @@ type wantEvent struct {
 	Locality  string            `json:"locality"`
 	Ownership string            `json:"ownership"`
 	Session   string            `json:"session_id"`
+	Ahead     [][]uint32        `json:"lookahead_token_ids"`
 	Salt      string            `json:"cache_salt"`
 	Metadata  struct {
 		Salt    string `json:"cache_salt"`
@@ -113,7 +114,7 @@ func loadVectors(path string) ([]vector, error) {
 // separated by colons, commas or line ends. A relative name is looked for here
 // and at the root of the module.
 func vectorFiles(named string) []string {
-	files := []string{"testdata/vectors.jsonl"}
+	files := []string{"testdata/vectors.jsonl", "testdata/lookahead.jsonl"}
 	for _, file := range strings.FieldsFunc(named, func(r rune) bool { return strings.ContainsRune(":,\n", r) }) {
 		if file = strings.TrimSpace(file); file == "" {
 			continue
@@ -145,16 +146,16 @@ func TestVectorFilesAreAllReadOrNamed(t *testing.T) {
 	const good = `{"id":"a","kind":"live","verdict":"drop_message","frames_hex":["00"]}`
 	a, b := write("a.jsonl", good+"\n\n"+good), write("b.jsonl", good)
 	files := vectorFiles(a + ":" + b + ", " + a + "\n" + "router/kvevents/testdata/vectors.jsonl")
-	if len(files) != 5 {
+	if len(files) != 6 {
 		t.Fatalf("%q", files)
 	}
-	for i, want := range []int{-1, 2, 1, 2, -1} {
+	for i, want := range []int{-1, 10, 2, 1, 2, -1} {
 		if got, err := loadVectors(files[i]); err != nil || want >= 0 && len(got) != want || len(got) == 0 {
 			t.Errorf("%s: %d vectors, %v", files[i], len(got), err)
 		}
 	}
 	for name, tc := range map[string]struct{ path, want string }{
-		"missing":       {vectorFiles(filepath.Join(dir, "none"))[1], "none: no such file"},
+		"missing":       {vectorFiles(filepath.Join(dir, "none"))[2], "none: no such file"},
 		"not JSON":      {write("c", good+"\n{"), "c:2:"},
 		"not hex":       {write("d", `{"id":"x","kind":"live","verdict":"accept","frames_hex":["0z"]}`), "d:1: x"},
 		"no verdict":    {write("e", "\n"+`{"id":"x","kind":"live","frames_hex":["00"]}`), "e:2:"},
@@ -307,6 +308,11 @@ func checkEvent(t *testing.T, got *Event, want *wantEvent) {
 	equal("locality", got.Locality, want.Locality)
 	equal("ownership", got.Ownership, want.Ownership)
 	equal("session", got.Session, want.Session+want.Metadata.Session)
+	var ahead []uint32
+	for _, list := range want.Ahead {
+		ahead = append(ahead, list[0])
+	}
+	equal("tokens behind the pages", got.Ahead, ahead)
 	checkExtra(t, got, want)
 }
 
@@ -334,7 +340,9 @@ func checkExtra(t *testing.T, got *Event, want *wantEvent) {
 		kept := false
 		for _, k := range keys {
 			s, isString := k.(string)
+			pair, _ := k.([]any)
 			switch {
+			case want.Ahead != nil && len(pair) == 2 && pair[1].(float64) >= float64(want.BlockSize): // it is behind the page
 			case isString && s == got.Lora:
 			case isString && i == 0 && want.Parent == nil && !strings.HasPrefix(s, "bytes:"):
 				salt = s

@@ -73,6 +73,7 @@ type Scratch struct {
 func (k *Picker) Match(p *Prompt, s *Scratch) {
 	k.after.Before(p.Chain.Keys)
 	k.index.Match(p.Chain.Keys, &s.Found)
+	s.Found.Before(p.Chain.Next)
 }
 
 // Look fills in the view: how old this peer's knowledge is and how busy the

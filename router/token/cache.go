@@ -14,6 +14,7 @@ type identity [sha256.Size]byte
 // answer is what an engine said of one prompt.
 type answer struct {
 	hashes []radix.TokenHash
+	next   []uint32 // tokens behind the blocks
 	tokens int
 	from   *source
 }
@@ -21,7 +22,7 @@ type answer struct {
 // entryBytes is what an entry costs beside its hashes: map, list and headers.
 const entryBytes = 448 // with its source
 
-func (a answer) bytes() int { return entryBytes + 8*len(a.hashes) }
+func (a answer) bytes() int { return entryBytes + 8*len(a.hashes) + 4*len(a.next) }
 
 // cache keeps answers, least recently used out first.
 type cache struct {

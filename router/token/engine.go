@@ -247,3 +247,14 @@ func (t *Tokenizer) hashes(tokens []uint32) []radix.TokenHash {
 	blocks := min(len(tokens)/t.cfg.Grid, t.cfg.MaxBlocks)
 	return t.cfg.Hasher.AppendHashes(make([]radix.TokenHash, 0, blocks), t.cfg.Grid, tokens[:blocks*t.cfg.Grid])
 }
+
+// next returns the tokens behind the blocks, for engines whose block hashes look
+// ahead.
+func (t *Tokenizer) next(tokens []uint32) []uint32 {
+	blocks := min(max(len(tokens)-1, 0)/t.cfg.Grid, t.cfg.MaxBlocks)
+	out := make([]uint32, blocks)
+	for i := range out {
+		out[i] = tokens[(i+1)*t.cfg.Grid]
+	}
+	return out
+}

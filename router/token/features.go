@@ -57,7 +57,7 @@ func (f *features) spans(tokens int) ([]span, error) {
 // digest turns rendered tokens into the hashes of their blocks. pageTokens is
 // the engine's block size, 0 if it is the grid.
 func (t *Tokenizer) digest(r rendered, pageTokens int) answer {
-	a := answer{hashes: t.hashes(r.tokens), tokens: len(r.tokens)}
+	a := answer{hashes: t.hashes(r.tokens), next: t.next(r.tokens), tokens: len(r.tokens)}
 	if pageTokens < t.cfg.Grid || pageTokens%t.cfg.Grid != 0 {
 		pageTokens = t.cfg.Grid
 	}

@@ -23,6 +23,7 @@ type Keys struct {
 	Root   radix.Key
 	Keys   []radix.Key       // of every whole block, at most Config.MaxBlocks
 	Hashes []radix.TokenHash // Keys[i] = Chain(Keys[i-1], Hashes[i])
+	Next   []uint32          // the token behind each block, exact schemes only; the last block may have none
 	Tokens int               // prompt length; an estimate in text scheme
 	Grid   int               // tokens per key; an estimate in text scheme
 

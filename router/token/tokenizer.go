@@ -181,7 +181,7 @@ func (t *Tokenizer) keys(ctx context.Context, q *Query) Keys {
 	}
 	a, reason := t.fromEngine(ctx, q)
 	if reason == Asked || reason == Cached {
-		return t.exact(q, Keys{Scheme: Engine, Reason: reason, Hashes: a.hashes, Tokens: a.tokens, from: a.from})
+		return t.exact(q, Keys{Scheme: Engine, Reason: reason, Hashes: a.hashes, Next: a.next, Tokens: a.tokens, from: a.from})
 	}
 	scratch := t.text.Get().(*[]byte)
 	defer t.text.Put(scratch)
@@ -197,6 +197,7 @@ func (t *Tokenizer) given(q *Query) Keys {
 	blocks := min(len(q.Tokens)/t.cfg.Grid, t.cfg.MaxBlocks)
 	k.Hashes, k.Keys = t.cfg.Hasher.AppendBlocks(
 		make([]radix.TokenHash, 0, blocks), make([]radix.Key, 0, blocks), k.Root, t.cfg.Grid, q.Tokens[:blocks*t.cfg.Grid])
+	k.Next = t.next(q.Tokens)
 	return k
 }
 
