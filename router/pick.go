@@ -68,6 +68,7 @@ type scratch struct {
 	renders      []*fleet.Replica
 	weights      []float64
 	pages        []int
+	drops        []bool
 	fetches      []bool
 	prompt       pick.Prompt
 	pools        policy.Pools
@@ -197,11 +198,11 @@ func (p *requestPath) gather(s *scratch, now time.Time) {
 			shared = max(shared, s.Stored(&s.prompt, m))
 		}
 	}
-	s.weights, s.pages = s.weights[:0], s.pages[:0]
+	s.weights, s.pages, s.drops = s.weights[:0], s.pages[:0], s.drops[:0]
 	for _, r := range s.replicas {
-		s.weights, s.pages = append(s.weights, r.Weight(now)), append(s.pages, r.Page())
+		s.weights, s.pages, s.drops = append(s.weights, r.Weight(now)), append(s.pages, r.Page()), append(s.drops, r.DropsLast())
 	}
-	s.Pages, s.Fetches = s.pages, s.fetches // the set belongs to its model: what is made there is not kept
+	s.Pages, s.Drops, s.Fetches = s.pages, s.drops, s.fetches // the set belongs to its model: what is made there is not kept
 	p.picker.Gather(&s.Scratch, &s.Set, s.weights, &s.prompt, shared, p.clock.ms(now))
 }
 
@@ -337,6 +338,9 @@ func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 	t.noteReport(&u)
 	if !u.CachedKnown && (!u.Known || !t.replica.Reports()) {
 		return // it may never say
+	}
+	if t.single && t.keys.Scheme.Exact() && t.fetch.source == nil {
+		t.replica.NoteMatch(t.confirmed*t.keys.Grid, u.Cached)
 	}
 	m.Cached.Add(float64(u.Cached))
 	m.Matched.Add(float64(t.matched))

@@ -35,6 +35,7 @@ func runReplica(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	fs.IntVar(&cfg.Rank, "rank", 0, "data-parallel rank that its events report")
 	fs.IntVar(&cfg.Ranks, "ranks", 1, "data-parallel ranks, picked by X-data-parallel-rank; rank i publishes i ports above the first")
 	fs.BoolVar(&cfg.HideCached, "hide-cached-tokens", false, "leave cached_tokens out of usage, like vLLM without --enable-prompt-tokens-details")
+	fs.BoolVar(&cfg.DropLast, "drop-last-page", false, "report a page less as cached, like vLLM with EAGLE or MTP")
 	fs.BoolVar(&cfg.HideSources, "hide-event-sources", false, "answer no /kv_event_sources, like vLLM before 0.32")
 	fs.BoolVar(&cfg.NoScaleOut, "no-scale-out", false, "answer render with 403, like vLLM from 0.30 on without --enable-scale-out")
 	fs.Uint64Var(&cfg.Seed, "seed", 0, "seed of noise and faults")

@@ -37,6 +37,7 @@ type Replica struct {
 	up        atomic.Bool
 	many      atomic.Bool  // other ranks of the URL are listed
 	rose      atomic.Int64 // ms of its clock: when the ramp began; 0: it has none
+	lastPage  lastPage
 	hidden    atomic.Int64 // answers in a row that should have told cached tokens, since it last did or came up
 	reports   atomic.Int64 // rose + 1 of the rise since which it has told cached tokens; 0: it never did
 	models    atomic.Pointer[[]Model]
@@ -239,6 +240,7 @@ func (r *Replica) judge(now time.Time, change func(*breaker) bool) bool {
 	if changed && !r.breaker.open {
 		r.rose.Store(r.ms(now))
 		r.hidden.Store(0)
+		r.lastPage.forget()
 	}
 	r.up.Store(!r.breaker.open)
 	return changed

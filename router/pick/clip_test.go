@@ -27,19 +27,26 @@ func TestNoMoreIsPromisedThanAnEngineReuses(t *testing.T) {
 		p := Prompt{Tokens: c.tokens, Grid: 16}
 		p.Chain.Exact = true
 		got := policy.Candidate{GPU: c.held, CPU: c.held, Disk: c.held, Predicted: c.held, Suspect: c.held, Pool: c.held}
-		p.clip(&got, c.page)
+		p.clip(&got, c.page, false)
 		predicted := min(c.held/c.page*c.page, c.want)
 		if want := (policy.Candidate{GPU: c.want, CPU: c.want, Disk: c.want, Predicted: predicted, Suspect: c.want, Pool: c.want}); got != want {
 			t.Errorf("%d tokens, pages of %d, %d held: %+v, want %+v", c.tokens, c.page, c.held, got, want)
 		}
 	}
+	dropping := Prompt{Tokens: 100, Grid: 16}
+	dropping.Chain.Exact = true
+	got := policy.Candidate{GPU: 96, CPU: 96, Disk: 112, Predicted: 16, Suspect: 96}
+	dropping.clip(&got, 16, true)
+	if want := (policy.Candidate{GPU: 80, CPU: 80, Disk: 80, Predicted: 0, Suspect: 80}); got != want {
+		t.Errorf("an engine that drops the last page: %+v, want %+v", got, want)
+	}
 	text := Prompt{Tokens: 10, Grid: 128}
 	kept := policy.Candidate{GPU: 256, Predicted: 256}
-	if text.clip(&kept, 16); kept.GPU != 256 || kept.Predicted != 256 {
+	if text.clip(&kept, 16, false); kept.GPU != 256 || kept.Predicted != 256 {
 		t.Errorf("keys of text are clipped by a count of tokens: %+v", kept)
 	}
 	text.Uncached = true
-	if text.clip(&kept, 16); kept != (policy.Candidate{}) {
+	if text.clip(&kept, 16, false); kept != (policy.Candidate{}) {
 		t.Errorf("a request that reads no cache is promised %+v", kept)
 	}
 }

@@ -116,7 +116,7 @@ func (k *Picker) Gather(s *Scratch, set *Set, weights []float64, p *Prompt, shar
 			page = max(1, set.Pages[i])
 		}
 		c.Pool, c.Held = shared, int64(m.Ref.Blocks()*grid)
-		p.clip(c, page)
+		p.clip(c, page, i < len(set.Drops) && set.Drops[i])
 		if i < len(set.Fetches) {
 			s.hand(set.Fetches[i], grid)
 		}

@@ -40,8 +40,9 @@ func (p *Prompt) Cost(id crdt.StreamID, d *policy.Decision) load.Cost {
 // clip keeps what is believed to be held within what an engine with pages of so
 // many tokens can take from its cache: whole pages, and never the last token,
 // for which it must compute the next one's probabilities (vLLM and SGLang look
-// up at most tokens - 1). Keys of text are no measure of that.
-func (p *Prompt) clip(c *policy.Candidate, page int) {
+// up at most tokens - 1). An engine that drops the last page takes one less. Keys
+// of text are no measure of that.
+func (p *Prompt) clip(c *policy.Candidate, page int, drops bool) {
 	most := max(p.Tokens-1, 0) / page * page
 	switch {
 	case p.Uncached:
@@ -51,6 +52,9 @@ func (p *Prompt) clip(c *policy.Candidate, page int) {
 	}
 	c.GPU, c.CPU, c.Disk = min(c.GPU, most), min(c.CPU, most), min(c.Disk, most)
 	c.Predicted = min(c.Predicted/page*page, most)
+	if drops {
+		c.GPU, c.CPU, c.Disk, c.Predicted = max(c.GPU-page, 0), max(c.CPU-page, 0), max(c.Disk-page, 0), max(c.Predicted-page, 0)
+	}
 	c.Suspect, c.Pool = min(c.Suspect, c.GPU), min(c.Pool, most)
 }
 

@@ -19,6 +19,9 @@ type Set struct {
 
 	// Pages are the tokens of a page of each engine, 0 unknown; nil: nobody knows.
 	Pages []int
+	// Drops are the engines that take a page less from their cache than they find
+	// there; nil: none.
+	Drops []bool
 	// Fetches are the replicas that fetch KV from each other; nil: none.
 	Fetches []bool
 }

@@ -30,6 +30,7 @@ type Config struct {
 
 	MaxModelLen   int  // tokens; default what the KV cache holds, at most 131,072
 	DefaultOutput int  // mean answer length where max_tokens is not given; default 64
+	DropLast      bool // report a page less as cached, as vLLM with EAGLE or MTP takes a page less from its cache
 	HideCached    bool // leave prompt_tokens_details out of usage
 	HideSources   bool // vLLM: no /kv_event_sources, as before 0.32
 	NoScaleOut    bool // vLLM: render answers 403, as from 0.30 on without --enable-scale-out

@@ -245,6 +245,9 @@ func (e *engine) progressLocked(p replica.Progress) {
 	if !ok {
 		return
 	}
+	if e.cfg.DropLast { // of what was found, the last page is computed again
+		p.Cached = max(0, p.Cached-e.cfg.Page)
+	}
 	g.cached.Store(int32(p.Cached))
 	g.produced.Store(int32(p.Produced))
 	if p.Done {
