@@ -21,8 +21,10 @@ func wideFormOf(b []byte) (form wideForm, ok bool) {
 		mark string
 		form wideForm
 	}{
-		{"\xff\xfe\x00\x00", wideForm{4, 4, binary.LittleEndian}}, {"\x00\x00\xfe\xff", wideForm{4, 4, binary.BigEndian}},
-		{"\xff\xfe", wideForm{2, 2, binary.LittleEndian}}, {"\xfe\xff", wideForm{2, 2, binary.BigEndian}},
+		{"\xff\xfe\x00\x00", wideForm{4, 4, binary.LittleEndian}},
+		{"\x00\x00\xfe\xff", wideForm{4, 4, binary.BigEndian}},
+		{"\xff\xfe", wideForm{2, 2, binary.LittleEndian}},
+		{"\xfe\xff", wideForm{2, 2, binary.BigEndian}},
 	} {
 		if bytes.HasPrefix(b, []byte(f.mark)) {
 			return f.form, true

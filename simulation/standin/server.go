@@ -236,7 +236,6 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 		Root        string  `json:"root"`
 		Parent      *string `json:"parent"`
 		MaxModelLen *int    `json:"max_model_len"` // of adapters null
-
 	}
 	cards := []card{{ID: s.cfg.Model, Object: "model", Created: s.started.Unix(), OwnedBy: s.cfg.Engine, Root: s.cfg.Model, MaxModelLen: &s.maxModelLen}}
 	for _, name := range s.cfg.Loras {
