@@ -33,14 +33,14 @@ func TestNarrow(t *testing.T) {
 		}
 	}
 	wide := encodings(text)
-	twice := encodings(string(wide["utf-16-be"]))
+	twice := encodings(string(wide["utf-16-le"]))
 	for name, body := range map[string][]byte{
 		"half a unit":     append(wide["utf-16-le"][:20:20], 'x'),
 		"half a pair":     append(wide["utf-16-le"][:20:20], 0, 0xd8),
 		"a pair reversed": append(wide["utf-16-le"][:20:20], 0, 0xdc, 0, 0xd8),
 		"no character":    append(wide["utf-32-le"][:20:20], 0, 0, 0x11, 0),
 		"a surrogate":     append(wide["utf-32-le"][:20:20], 0, 0xd8, 0, 0),
-		"wide twice":      twice["utf-16-le marked"],
+		"wide twice":      twice["utf-16-be marked"],
 	} {
 		if got, err := Narrow(body); err == nil {
 			t.Errorf("%s: taken for %q", name, got)
