@@ -9,6 +9,10 @@ const (
 	breakerFailures = 3
 	breakerMinWait  = 500 * time.Millisecond
 	breakerMaxWait  = 15 * time.Second
+	// breakerProbeWait is the longest wait between probes that fail: a restarted
+	// engine is used so soon after it is back. The watcher's pace, drawn anew each
+	// time, keeps peers from asking all at once.
+	breakerProbeWait = 2 * time.Second
 	// breakerMemory is how long after a closing an opening counts as the same
 	// trouble, and waits longer than the one before.
 	breakerMemory = 30 * time.Second
@@ -25,8 +29,9 @@ type breaker struct {
 	requests int // run of failed requests
 	probes   int // run of failed probes
 	open     bool
-	since    time.Time // of the present state
-	wait     time.Duration
+	since    time.Time     // of the present state
+	wait     time.Duration // from its opening to the first probe
+	pause    time.Duration // from the last probe that failed since to the next
 	retryAt  time.Time
 	reason   string
 }
@@ -44,13 +49,13 @@ func (b *breaker) fail(now time.Time, hard bool, reason string) bool {
 }
 
 // probeFail records a failed probe: while open, the next one waits twice as
-// long.
+// long, which is no verdict on the process that answers in the end.
 func (b *breaker) probeFail(now time.Time, hard bool, reason string) bool {
 	b.probes++
 	b.reason = reason
 	if b.open {
-		b.wait = min(2*b.wait, breakerMaxWait)
-		b.retryAt = now.Add(b.wait)
+		b.pause = min(max(2*b.pause, breakerMinWait), breakerProbeWait)
+		b.retryAt = now.Add(b.pause)
 		return false
 	}
 	return b.judge(now, hard || b.probes >= breakerFailures)
@@ -64,7 +69,7 @@ func (b *breaker) judge(now time.Time, open bool) bool {
 	if b.wait > 0 && now.Sub(b.since) < breakerMemory {
 		next = min(2*b.wait, breakerMaxWait)
 	}
-	b.open, b.since, b.wait = true, now, next
+	b.open, b.since, b.wait, b.pause = true, now, next, 0
 	b.retryAt = now.Add(next)
 	return true
 }

@@ -43,16 +43,58 @@ func TestProbesThatFailComeLessAndLessOften(t *testing.T) {
 	var last time.Duration
 	for range 20 {
 		b.probeFail(now, false, "time-out")
-		if b.wait < last || b.wait > breakerMaxWait {
-			t.Fatalf("wait %v after %v", b.wait, last)
+		wait := b.retryAt.Sub(now)
+		if wait < last || wait > breakerProbeWait {
+			t.Fatalf("wait %v after %v", wait, last)
 		}
-		last = b.wait
+		last = wait
 	}
-	if last != breakerMaxWait {
+	if last != breakerProbeWait {
 		t.Errorf("wait ends at %v", last)
 	}
 	if !b.ok(now) || b.open || b.requests != 0 {
 		t.Error("an answer must close it")
+	}
+}
+
+// However long it was down, requests come back soon after its health does.
+func TestAReplicaThatIsBackIsUsedSoon(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		begin := time.Unix(100, 0)
+		back := begin.Add(time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(t, "down for")))
+		var b breaker
+		if rapid.Bool().Draw(t, "refused a request") {
+			b.fail(begin, true, "connection refused")
+		} else {
+			b.probeFail(begin, true, "connection refused")
+		}
+		for b.open {
+			now := b.retryAt
+			if now.Before(back) {
+				b.probeFail(now, true, "connection refused")
+				continue
+			}
+			b.probeOK(now)
+			if late := now.Sub(back); late > breakerProbeWait {
+				t.Fatalf("down for %v, and used %v after it is back", back.Sub(begin), late)
+			}
+		}
+	})
+}
+
+// What it waited for a process to come back says nothing of how that one works.
+func TestALongOutageDoesNotProlongTheNextWait(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	b.probeFail(now, true, "connection refused")
+	for range 20 {
+		now = b.retryAt
+		b.probeFail(now, true, "connection refused")
+	}
+	b.probeOK(now)
+	b.fail(now, false, "status 500")
+	if wait := b.retryAt.Sub(now); wait != 2*breakerMinWait {
+		t.Errorf("wait %v", wait)
 	}
 }
 
