@@ -31,15 +31,9 @@ type Request struct {
 	echo           bool // the prompt comes back
 	logprobs       bool // of what comes back
 	promptLogprobs bool
+	beams          bool // several answers are followed, each step a request of its own
 
 	body object
-}
-
-// Uncached reports whether the engine reads no cache for the request: the
-// probabilities of the prompt's own tokens are asked for, so all of it is
-// computed (vLLM's skip_reading_prefix_cache).
-func (r *Request) Uncached() bool {
-	return r.promptLogprobs || r.echo && r.logprobs && r.Endpoint == Completions
 }
 
 // OnePrompt reports whether the usage of an answer tells the length of the one
@@ -116,7 +110,9 @@ func (r *Request) readMember(m *member) {
 	case "logprobs":
 		r.logprobs = true
 	case "prompt_logprobs":
-		r.promptLogprobs = true
+		r.promptLogprobs = r.Endpoint != Generate // which has it among its sampling_params
+	case "use_beam_search":
+		r.beams = laxBool(m.value)
 	case "cache_salt":
 		r.CacheSalt = laxString(m.value)
 	case "lora_path", "lora_name": // SGLang also takes lists, one a prompt
@@ -173,6 +169,10 @@ func (r *Request) readSampling(value []byte) {
 			if ok && n > 0 {
 				r.N = n
 			}
+		case `"prompt_logprobs"`, `"prompt_logprob_token_ids"`:
+			r.promptLogprobs = r.promptLogprobs || !isNull(value)
+		case `"skip_reading_prefix_cache"`:
+			r.promptLogprobs = r.promptLogprobs || laxBool(value)
 		}
 		return nil
 	})
