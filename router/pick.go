@@ -43,6 +43,7 @@ type ticket struct {
 	first      time.Time
 	matched    int
 	confirmed  int // grid blocks that events vouch for
+	known      int // and that are believed there, whatever says so
 	predicted  float64
 	policyName string
 	reason     policy.Reason
@@ -177,9 +178,14 @@ func (pr *prompt) guilt() *blame {
 func (pr *prompt) prompt() pick.Prompt {
 	k := &pr.keys
 	return pick.Prompt{
-		Chain:  index.Chain{Root: k.Root, Keys: k.Keys, Hashes: k.Hashes, Exact: k.Scheme.Exact(), Next: k.Next},
+		Chain:  *chainOf(k),
 		Tokens: k.Tokens, Grid: k.Grid, Uncached: pr.uncached,
 	}
+}
+
+// chainOf is the keys as the index compares them.
+func chainOf(k *token.Keys) *index.Chain {
+	return &index.Chain{Root: k.Root, Keys: k.Keys, Hashes: k.Hashes, Exact: k.Scheme.Exact(), Next: k.Next}
 }
 
 // session is the hash of the call's session; 0: none.
@@ -220,7 +226,7 @@ func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now
 	r := s.replicas[c.Index]
 	return &ticket{
 		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, api: pr.api, blame: pr.guilt(), at: now, begun: now, matched: d.Matched + d.Fetched, predicted: d.Predicted,
-		confirmed: s.prompt.Blocks(c.Disk),
+		confirmed: s.prompt.Blocks(c.Disk), known: s.Known(s.Marks[c.Index]),
 	}
 }
 
@@ -294,6 +300,9 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	}
 	p.usage.ObserveTry(t.replica.Name(), &res, now)
 	p.health.judge(t, &res, now)
+	if t.lead == nil && (res.Status >= http.StatusBadRequest || res.Cause == proxy.CauseConnect) {
+		p.index.Unpredict(t.cost.Replica, chainOf(t.keys), t.known, p.clock.ms(t.begun))
+	}
 	p.learnFetch(t, &res)
 	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 && badAnswer(&res) == "" {
 		p.loads.LearnRun(t.cost.Replica, now.Sub(t.first).Seconds(), res.Usage.Completion-1)
@@ -345,8 +354,7 @@ func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 	m.Cached.Add(float64(u.Cached))
 	m.Matched.Add(float64(t.matched))
 	m.PredictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
-	p.index.Evidence(t.cost.Replica, &index.Chain{Root: t.keys.Root, Keys: t.keys.Keys, Hashes: t.keys.Hashes, Exact: t.keys.Scheme.Exact()},
-		u.Cached/max(1, t.keys.Grid), t.confirmed, p.clock.ms(t.at))
+	p.index.Evidence(t.cost.Replica, chainOf(t.keys), u.Cached/max(1, t.keys.Grid), t.confirmed, p.clock.ms(t.at))
 	p.mesh.predicted()
 }
 

@@ -43,6 +43,9 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	switch {
 	case body.Prompt.Kind == openai.TokenPrompt && body.Prompt.Tokens != nil:
 		q.Tokens = body.Prompt.Tokens
+		if !slices.ContainsFunc(s.replicas, func(r *fleet.Replica) bool { return r.Engine() == "sglang" }) { // which does not know the field
+			q.Tokens = body.KeptTokens()
+		}
 	case body.Previous != "": // the prompt goes on from one that only its holder knows
 	case asked && (kind != token.Embedding || p.cachesInput(s.replicas)):
 		q.Kind, q.Text, q.Body = kind, body.AppendCanonical, body.PromptBody

@@ -132,6 +132,32 @@ func (x *Index) Predict(id crdt.StreamID, c *Chain, nowMs int64) {
 	x.guessed(id, c, len(c.Keys), nowMs, ttl)
 }
 
+// Unpredict takes a dispatch back that computed nothing: what it was to bring
+// beyond the first n blocks, which were believed there before it. atMs is the
+// time that Predict was given. What was dispatched in a later millisecond stays,
+// whatever the order in which peers hear of it.
+func (x *Index) Unpredict(id crdt.StreamID, c *Chain, n int, atMs int64) {
+	if n >= len(c.Keys) {
+		return
+	}
+	parent := c.Root
+	if n > 0 {
+		parent = c.Keys[n-1]
+	}
+	x.book(crdt.Prediction{
+		Space: crdt.PredictionSpace{Replica: id, Root: uint64(c.Root)}, TTL: lastingTTL, Absent: true,
+		Parent: uint64(parent), Keys: rawKeys(c.Keys[n:]),
+	}, atMs)
+}
+
+func rawKeys(keys []radix.Key) []uint64 {
+	out := make([]uint64, len(keys))
+	for i, k := range keys {
+		out[i] = uint64(k)
+	}
+	return out
+}
+
 // Evidence books an answer that reported n cached blocks. A replica that is
 // fed by events tells its cache itself: there evidence ends doubt, links
 // orphans, and counts only where it reaches deeper than the events do, as it
@@ -169,18 +195,22 @@ func (x *Index) guessed(id crdt.StreamID, c *Chain, n int, nowMs, ttl int64) {
 	if n <= 0 {
 		return
 	}
-	p := crdt.Prediction{
-		Space: crdt.PredictionSpace{Replica: id, Root: uint64(c.Root)}, TTL: ttl, Parent: uint64(c.Root), Keys: make([]uint64, n),
-	}
-	for i, k := range c.Keys[:n] {
-		p.Keys[i] = uint64(k)
-	}
+	x.book(crdt.Prediction{
+		Space: crdt.PredictionSpace{Replica: id, Root: uint64(c.Root)}, TTL: ttl, Parent: uint64(c.Root), Keys: rawKeys(c.Keys[:n]),
+	}, nowMs)
+}
+
+// book joins a prediction of this peer's own, made at nowMs, and has the mesh
+// told of it.
+func (x *Index) book(p crdt.Prediction, nowMs int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.mute {
 		return
 	}
-	x.tellUse(id, p.Keys, nowMs)
+	if !p.Absent {
+		x.tellUse(p.Space.Replica, p.Keys, nowMs)
+	}
 	g := x.guess
 	p.Time = nowMs + x.ahead
 	g.join([]crdt.Prediction{p}, nowMs)

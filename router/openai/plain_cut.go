@@ -16,19 +16,11 @@ func cutOf(o *object, endpoint Endpoint, engine string, ask []byte) (cut *Cut, w
 		}
 		return nil, "it has the field truncate_prompt_tokens"
 	}
-	keep, err := strconv.Atoi(laxScalar(o.get("truncate_prompt_tokens")))
-	if err != nil || keep < -1 || keep == 0 {
-		return nil, "its truncate_prompt_tokens is no count"
+	cut, sided, why := readCut(o, endpoint)
+	if why != "" {
+		return nil, why
 	}
-	cut = &Cut{Keep: keep}
-	switch side := o.get("truncation_side"); {
-	case string(orNull(side)) == `"right"`:
-		cut.First = true
-	case string(orNull(side)) == `"left"`:
-	case side != nil && !isNull(side):
-		return nil, "its truncation_side is not known"
-	default:
-		cut.First = endpoint.pools()
+	if !sided {
 		bare, err := parseObject(ask, 0)
 		if err != nil {
 			return nil, "it is no object"
@@ -41,4 +33,41 @@ func cutOf(o *object, endpoint Endpoint, engine string, ask []byte) (cut *Cut, w
 		}
 	}
 	return cut, ""
+}
+
+// readCut reads the fields; sided says that the client told the side.
+func readCut(o *object, endpoint Endpoint) (cut *Cut, sided bool, why string) {
+	keep, err := strconv.Atoi(laxScalar(o.get("truncate_prompt_tokens")))
+	if err != nil || keep < -1 || keep == 0 {
+		return nil, false, "its truncate_prompt_tokens is no count"
+	}
+	cut = &Cut{Keep: keep}
+	switch side := o.get("truncation_side"); {
+	case side == nil || isNull(side):
+		cut.First = endpoint.pools()
+		return cut, false, ""
+	case string(side) == `"right"`:
+		cut.First = true
+	case string(side) != `"left"`:
+		return nil, false, "its truncation_side is not known"
+	}
+	return cut, true, ""
+}
+
+// KeptTokens is what vLLM leaves of a prompt of token ids: it puts no special
+// tokens around them. What it refuses, and prompts that are to be cut to the
+// model's length, of which few are longer, stay as they are.
+func (r *Request) KeptTokens() []uint32 {
+	tokens := r.Prompt.Tokens
+	if !r.body.given("truncate_prompt_tokens") {
+		return tokens
+	}
+	cut, _, why := readCut(&r.body, r.Endpoint)
+	switch {
+	case why != "" || cut.Keep < 0 || cut.Keep >= len(tokens):
+		return tokens
+	case cut.First:
+		return tokens[:cut.Keep]
+	}
+	return tokens[len(tokens)-cut.Keep:]
 }

@@ -93,6 +93,13 @@ func (s *Scratch) Stored(p *Prompt, m *Mark) int {
 	return s.depth.Any * p.Grid
 }
 
+// Known is how many blocks of the prompt one replica is believed to hold or to
+// get, as it was matched.
+func (s *Scratch) Known(m *Mark) int {
+	s.Found.Read(m.Ref, &s.depth)
+	return max(s.depth.Any, s.depth.Predicted)
+}
+
 // Gather makes the candidates: what is known of each replica of the set for the
 // prompt as it was matched, with the ages of the view. weights are what slow
 // start leaves of each replica's weight; shared is how many tokens a cache

@@ -1,0 +1,122 @@
+package router
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/banyan-llm/banyan/router/fleet"
+)
+
+// creditor is an engine without events that answers every prompt, but for the
+// paths it refuses. It reports no cached tokens: what is believed cached is what
+// was sent.
+func creditor(t *testing.T, refused ...string) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for _, path := range refused {
+			if r.URL.Path == path {
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, `{"error":{"message":"Scale-out endpoints are disabled","code":403}}`)
+				return
+			}
+		}
+		switch r.URL.Path {
+		case "/health":
+		case "/v1/models":
+			_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		case "/tokenize":
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			_, _ = io.WriteString(w, `{"choices":[1]}`)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// creditPeer is a peer before one server, whose spec may be changed.
+func creditPeer(t *testing.T, url string, change func(*fleet.Spec)) *Peer {
+	t.Helper()
+	p := runningPeer(t, Source{}, func(c *Config) {
+		spec := fleet.Spec{Name: "r", URL: url, Engine: "vllm", Model: "m"}
+		change(&spec)
+		c.Replicas = []fleet.Spec{spec}
+	})
+	wait(t, "the replica's models are known", func() bool { return len(p.fleet.ModelNames()) == 1 })
+	return p
+}
+
+// numbers is a prompt of n token ids, in JSON.
+func numbers(n, first int) string {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = first + i
+	}
+	raw, _ := json.Marshal(out)
+	return string(raw)
+}
+
+// credited sends a body and tells what was believed cached of it.
+func credited(t *testing.T, p *Peer, path, body string) (status, matched int) {
+	t.Helper()
+	res, err := http.Post("http://"+p.front.public.Addr().String()+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, _ := io.ReadAll(res.Body)
+	if matched, err = strconv.Atoi(res.Header.Get("X-Banyan-Matched-Tokens")); err != nil {
+		t.Fatalf("%v in the answer %d %s", err, res.StatusCode, raw)
+	}
+	return res.StatusCode, matched
+}
+
+// vLLM shortens a prompt of token ids as well, and what it has left is what it
+// caches.
+func TestShortenedTokenIdsAreKeyedAsTheyAreComputed(t *testing.T) {
+	p := creditPeer(t, creditor(t).URL, func(*fleet.Spec) {})
+	ids := numbers(400, 1)
+	for _, c := range []struct {
+		name, body, longer string
+		want               int
+	}{
+		{"the last ones", `,"truncate_prompt_tokens":150`, numbers(150, 251), 144},
+		{"the first ones", `,"truncate_prompt_tokens":150,"truncation_side":"right"`, numbers(150, 1), 144},
+	} {
+		salt := `"cache_salt":"` + c.name + `"`
+		body := `{"model":"m",` + salt + `,"prompt":` + ids + c.body + `}`
+		credited(t, p, "/v1/completions", body)
+		if _, matched := credited(t, p, "/v1/completions", body); matched != c.want {
+			t.Errorf("%s: %d tokens believed cached of a prompt of 150, want %d", c.name, matched, c.want)
+		}
+		plain := `{"model":"m",` + salt + `,"prompt":` + c.longer + `}`
+		if _, matched := credited(t, p, "/v1/completions", plain); matched != c.want {
+			t.Errorf("%s: %d tokens believed cached of what was left of it, want %d", c.name, matched, c.want)
+		}
+	}
+}
+
+// What an engine refuses it has not computed.
+func TestARefusedPromptIsNotBelievedCached(t *testing.T) {
+	p := creditPeer(t, creditor(t, "/inference/v1/generate").URL, func(*fleet.Spec) {})
+	known, ids := numbers(160, 1), numbers(320, 1)
+	credited(t, p, "/v1/completions", `{"model":"m","prompt":`+known+`}`)
+	for range 3 {
+		status, matched := credited(t, p, "/inference/v1/generate", `{"model":"m","token_ids":`+ids+`,"sampling_params":{"max_tokens":1}}`)
+		if status != http.StatusForbidden || matched != 160 {
+			t.Errorf("status %d, %d tokens believed cached, want 403 and the 160 of another request", status, matched)
+		}
+	}
+	time.Sleep(2 * time.Millisecond) // what is sent within one millisecond is taken back together
+	credited(t, p, "/v1/completions", `{"model":"m","prompt":`+ids+`}`)
+	if _, matched := credited(t, p, "/inference/v1/generate", `{"model":"m","token_ids":`+ids+`}`); matched != 319 {
+		t.Errorf("%d tokens believed cached of a prompt that was computed, want 319", matched)
+	}
+}
