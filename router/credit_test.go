@@ -2,6 +2,7 @@ package router
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -118,5 +119,33 @@ func TestARefusedPromptIsNotBelievedCached(t *testing.T) {
 	credited(t, p, "/v1/completions", `{"model":"m","prompt":`+ids+`}`)
 	if _, matched := credited(t, p, "/inference/v1/generate", `{"model":"m","token_ids":`+ids+`}`); matched != 319 {
 		t.Errorf("%d tokens believed cached of a prompt that was computed, want 319", matched)
+	}
+}
+
+// vLLM heeds the rank that a request names at some endpoints only. At the others
+// it picks the rank itself: only what every rank has can be counted on.
+func TestNoRankIsCreditedWhereTheEnginePicksIt(t *testing.T) {
+	p := creditPeer(t, creditor(t).URL, func(s *fleet.Spec) { s.Ranks = 2 })
+	text := strings.Repeat("many words, told again and again; ", 60)
+	for _, c := range []struct {
+		name, path, body string
+		pinned           bool
+	}{
+		{"chat", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":%q}]}`, true},
+		{"completions", "/v1/completions", `{"model":"m","prompt":%q}`, true},
+		{"messages", "/v1/messages", `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":%q}]}`, true},
+		{"responses", "/v1/responses", `{"model":"m","input":%q}`, false},
+		{"beams", "/v1/completions", `{"model":"m","prompt":%q,"use_beam_search":true,"n":2}`, false},
+		{"embeddings", "/v1/embeddings", `{"model":"m","input":%q}`, false},
+	} {
+		body := fmt.Sprintf(c.body, c.name+text)
+		most := 0
+		for range 3 {
+			_, matched := credited(t, p, c.path, body)
+			most = max(most, matched)
+		}
+		if pinned := most > 0; pinned != c.pinned {
+			t.Errorf("%s: %d tokens believed cached", c.name, most)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 		if t == nil {
 			return nil, proxy.ErrSaturated
 		}
-		p.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(split.Whole.Matched), p.clock.ms(now))
+		p.sent(s, t, split.Whole.Matched, now)
 		t.policyName, t.reason = pol.Name(), split.Whole.Reason
 		tracePick(ctx, t, len(s.Cands), view)
 		p.metrics.Decision.Observe(time.Since(now).Seconds())
@@ -79,7 +79,7 @@ func (p *requestPath) pickSplit(ctx context.Context, call *proxy.Call, s *scratc
 	}
 	from, to := &s.pools.Prefill[split.Prefill.Pos], &s.pools.Decode[split.Decode.Pos]
 	first := p.countIn(s, from, pr, split.Prefill, nil, now)
-	p.picker.Sent(&first.cost, &s.prompt, s.prompt.Blocks(split.Prefill.Matched), p.clock.ms(now))
+	p.sent(s, first, split.Prefill.Matched, now)
 	booked := split.Decode
 	booked.Prefill, booked.Matched = 0, pr.keys.Tokens
 	t := s.ticket(to, pr, booked, now)

@@ -32,6 +32,7 @@ type prompt struct {
 	before *blame // of the answer it goes on with; nil: of none
 
 	uncached bool // the engine reads no cache for it
+	anyRank  bool // vLLM picks the rank for it
 }
 
 // ticket follows one try from its dispatch to its end.
@@ -55,6 +56,10 @@ type ticket struct {
 	second     secondLook
 	fetch      fetch
 
+	// anyRank says that the engine picks the rank: what its caches did is not
+	// known of this one, before or after.
+	anyRank bool
+
 	lead     *lead // the prefill side, nil if one replica does it all
 	prompt   *prompt
 	alone    policy.Decision // what this replica takes if the lead fails
@@ -72,6 +77,7 @@ type scratch struct {
 	drops        []bool
 	fetches      []bool
 	prompt       pick.Prompt
+	anyRank      bool // of the prompt
 	pools        policy.Pools
 	rand         *rand.Rand
 	choice       console.Choice
@@ -131,6 +137,7 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	p.picker.Match(&s.prompt, &s.Scratch)
 	view := p.picker.Look(&s.Scratch, p.view.seen(begin), p.clock.ms(begin), s.rand)
 	p.whoFetches(s, call.Endpoint)
+	s.anyRank = pr.anyRank
 	p.gather(s, begin)
 	if call.Stored != "" && len(s.Cands) == 1 {
 		s.Cands[0].Weight = 1 // a drained replica still answers for what it stores
@@ -158,7 +165,7 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	if t, err = p.settle(ctx, s, call, pr, pol, &d, t); err != nil {
 		return nil, err
 	}
-	p.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(d.Matched), p.clock.ms(begin))
+	p.sent(s, t, d.Matched, begin)
 	t.policyName, t.reason = pol.Name(), d.Reason
 	tracePick(ctx, t, len(s.Cands), view)
 	p.remember(s, call, s.Cands, s.Scores, &d, nil, t)
@@ -210,6 +217,25 @@ func (p *requestPath) gather(s *scratch, now time.Time) {
 	}
 	s.Pages, s.Drops, s.Fetches = s.pages, s.drops, s.fetches // the set belongs to its model: what is made there is not kept
 	p.picker.Gather(&s.Scratch, &s.Set, s.weights, &s.prompt, shared, p.clock.ms(now))
+	for i := range s.Cands {
+		if c := &s.Cands[i]; s.picksRank(c) {
+			c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = 0, 0, 0, 0, 0
+		}
+	}
+}
+
+// picksRank reports whether the request may be computed at another rank than
+// the candidate, whatever it says.
+func (s *scratch) picksRank(c *policy.Candidate) bool {
+	r := s.replicas[c.Index]
+	return s.anyRank && r.OneOfMany() && r.Engine() == "vllm"
+}
+
+// sent has the mesh told what a request that goes out will bring to its replica.
+func (p *requestPath) sent(s *scratch, t *ticket, matched int, now time.Time) {
+	if !t.anyRank {
+		p.picker.Sent(&t.cost, &s.prompt, s.prompt.Blocks(matched), p.clock.ms(now))
+	}
 }
 
 // countIn books the request at a candidate's replica and tells the mesh. It
@@ -226,7 +252,7 @@ func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now
 	r := s.replicas[c.Index]
 	return &ticket{
 		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, api: pr.api, blame: pr.guilt(), at: now, begun: now, matched: d.Matched + d.Fetched, predicted: d.Predicted,
-		confirmed: s.prompt.Blocks(c.Disk), known: s.Known(s.Marks[c.Index]),
+		confirmed: s.prompt.Blocks(c.Disk), known: s.Known(s.Marks[c.Index]), anyRank: s.picksRank(c),
 	}
 }
 
@@ -270,7 +296,7 @@ func (p *requestPath) FirstToken(target *proxy.Target, at time.Time) {
 	t := target.Token.(*ticket)
 	t.first = at
 	p.loads.FirstToken(&t.cost, p.clock.ms(at))
-	if !t.shared() && t.fetch.source == nil {
+	if !t.shared() && t.fetch.source == nil && !t.anyRank {
 		p.loads.Learn(t.cost.Replica, policy.Sample{Predicted: t.predicted, Prefill: t.cost.Prefill, Seen: at.Sub(t.at).Seconds()})
 	}
 	t.replica.OK(at)
@@ -300,7 +326,7 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	}
 	p.usage.ObserveTry(t.replica.Name(), &res, now)
 	p.health.judge(t, &res, now)
-	if t.lead == nil && (res.Status >= http.StatusBadRequest || res.Cause == proxy.CauseConnect) {
+	if t.lead == nil && !t.anyRank && (res.Status >= http.StatusBadRequest || res.Cause == proxy.CauseConnect) {
 		p.index.Unpredict(t.cost.Replica, chainOf(t.keys), t.known, p.clock.ms(t.begun))
 	}
 	p.learnFetch(t, &res)
@@ -354,6 +380,9 @@ func (p *requestPath) observe(t *ticket, res *proxy.Result) {
 	m.Cached.Add(float64(u.Cached))
 	m.Matched.Add(float64(t.matched))
 	m.PredictionError.Observe(float64(max(t.matched-u.Cached, u.Cached-t.matched)))
+	if t.anyRank {
+		return
+	}
 	p.index.Evidence(t.cost.Replica, chainOf(t.keys), u.Cached/max(1, t.keys.Grid), t.confirmed, p.clock.ms(t.at))
 	p.mesh.predicted()
 }

@@ -54,7 +54,7 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	case body.Endpoint.Salted():
 		q.Text = body.AppendCanonical
 	}
-	pr := &prompt{uncached: body.Uncached(), keys: p.tokens.Keys(ctx, &q), single: body.OnePrompt(), api: call.Endpoint}
+	pr := &prompt{uncached: body.Uncached(), keys: p.tokens.Keys(ctx, &q), anyRank: !body.TakesRank(), single: body.OnePrompt(), api: call.Endpoint}
 	if lost, ok := call.Lost.(*prompt); ok {
 		pr.before = lost.guilt()
 	}

@@ -20,3 +20,16 @@ func (r *Request) Uncached() bool {
 	top := r.body.get("top_logprobs")
 	return (r.Endpoint == Chat || r.Endpoint == ChatBatch) && (top == nil || !isNull(top))
 }
+
+// TakesRank reports whether vLLM computes the request at the data-parallel rank
+// that a header of it names. At other endpoints, and of beams, it picks the rank
+// itself (0.32.0: entrypoints/*/serving.py, what passes data_parallel_rank on).
+func (r *Request) TakesRank() bool {
+	switch r.Endpoint {
+	case Chat, Completions, Messages:
+		return !r.beams
+	case ChatBatch, Generate:
+		return true
+	}
+	return false
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -124,14 +125,21 @@ func (s *Server) all() []*engine {
 	return s.inc.engines
 }
 
+// rankless are the endpoints at which vLLM picks the rank itself.
+var rankless = []string{"/v1/responses", "/v1/embeddings"}
+
 // rankOf is the engine a request asks for by header; without one the least
-// busy. vLLM ignores what is no number, SGLang refuses a rank it has not.
+// busy. vLLM ignores what is no number, and any rank at some endpoints; SGLang
+// refuses a rank it has not.
 func (s *Server) rankOf(r *http.Request) (*engine, error) {
 	engines := s.all()
 	if len(engines) == 0 {
 		return nil, errDead
 	}
 	text := r.Header.Get("X-Data-Parallel-Rank")
+	if s.cfg.Engine == VLLM && slices.Contains(rankless, r.URL.Path) {
+		text = ""
+	}
 	if rank, err := strconv.Atoi(text); err == nil && s.cfg.Engine != TRTLLM && len(engines) > 1 {
 		if rank < 0 || rank >= len(engines) {
 			return nil, badParam("data_parallel_rank", fmt.Sprintf("data_parallel_rank %d is out of range [0, %d)", rank, len(engines)))

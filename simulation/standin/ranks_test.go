@@ -25,6 +25,27 @@ func askRank(t *testing.T, s *Server, rank, prompt string) int {
 	return decode(t, res, nil)
 }
 
+// vLLM's Responses never reach the rank that they name unless it would have
+// been theirs anyway.
+func TestVLLMPicksTheRankOfResponses(t *testing.T) {
+	s := start(t, Config{Ranks: 2})
+	for range 4 {
+		body := strings.NewReader(`{"input":"one","max_output_tokens":1}`)
+		req, _ := http.NewRequest(http.MethodPost, s.URL()+"/v1/responses", body)
+		req.Header.Set("X-Data-Parallel-Rank", "1")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := decode(t, res, nil); code != 200 {
+			t.Fatalf("status %d", code)
+		}
+	}
+	if ranks := s.State().Ranks; ranks[0].Finished == 0 {
+		t.Errorf("every request went to the rank it named: %+v", ranks)
+	}
+}
+
 func TestRanksAreServersOfTheirOwnBehindOneURL(t *testing.T) {
 	for _, engine := range []string{VLLM, SGLang} {
 		s := start(t, Config{Engine: engine, Ranks: 3, Events: "tcp://127.0.0.1:0", Replay: "tcp://127.0.0.1:0"})
