@@ -105,6 +105,7 @@ func (h *health) judge(t *ticket, res *proxy.Result, now time.Time) {
 	}
 	switch {
 	case res.ClientGone || errors.Is(res.Err, proxy.ErrDeadline):
+	case errors.Is(res.Err, proxy.ErrDown): // that is known, and it may be up again by now
 	case res.Err != nil && res.Wrong == openai.WrongNothing:
 		guilty := t.replica
 		if t.lead != nil && t.lead.cut {

@@ -173,7 +173,7 @@ func (d *directory) candidates(s *scratch, call *proxy.Call) (lora string, err e
 	if l.several != nil && call.Endpoint != openai.Other && call.Stored == "" {
 		return "", openai.Invalid("model", "the request names no model, and several are served: "+strings.Join(l.several, ", "))
 	}
-	s.candidateSet, s.stores, s.renders = l.candidateSet, l.stores, l.renders
+	s.candidateSet, s.serving, s.stores, s.renders = l.candidateSet, l.replicas, l.stores, l.renders
 	now := time.Now()
 	if len(call.Tried) > 0 || slices.ContainsFunc(l.replicas, func(r *fleet.Replica) bool { return !r.Up() || r.LeftOut(now) }) {
 		s.candidateSet = *s.remaining(l, call, func(r *fleet.Replica) bool { return !r.LeftOut(now) })

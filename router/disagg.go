@@ -44,6 +44,13 @@ func (l *lead) end(usage openai.Usage) (first bool) {
 	return true
 }
 
+// ended reports whether it is over.
+func (l *lead) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
+}
+
 // said is the usage of its answer, not Known while there is none.
 func (l *lead) said() openai.Usage {
 	l.mu.Lock()

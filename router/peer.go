@@ -354,6 +354,7 @@ func (p *Peer) proxyConfig() proxy.Config {
 		Peer: p.name, Pick: p.path.Pick, FirstToken: p.path.FirstToken, Done: p.path.Done,
 		Room: p.path.capacity.headroom, RoomToBegin: p.path.capacity.roomToBegin, Serves: p.path.directory.serves, Waited: p.path.capacity.waited, Hedge: p.rules.config().Hedge.proxy(), Admission: p.rules.config().Admission.proxy(),
 		Transport: p.path.pairs.transport,
+		Down:      p.path.down,
 		Models:    p.path.directory.models, Draining: p.readiness.draining.Load,
 		Hedged:   func(how proxy.HedgeOutcome) { p.metrics.Hedges.WithLabelValues(string(how)).Inc() },
 		Retried:  func(c proxy.Cause) { p.metrics.Retries.WithLabelValues(string(c)).Inc() },

@@ -50,6 +50,7 @@ type ticket struct {
 	reason     policy.Reason
 	single     bool // of the prompt
 	api        openai.Endpoint
+	serving    []*fleet.Replica // could answer it as well, with replica; nil: no other one
 	blame      *blame
 	trail      *requests.Trail // nil: nothing is remembered
 	begun      time.Time       // of the try, whatever its legs did to at
@@ -70,7 +71,8 @@ type ticket struct {
 type scratch struct {
 	candidateSet // who may be tried: the set of a model, or what is left of it
 	left         candidateSet
-	stores       candidateSet // of the model
+	serving      []*fleet.Replica // the model; nil if one of them alone can answer
+	stores       candidateSet     // of the model
 	renders      []*fleet.Replica
 	weights      []float64
 	pages        []int
@@ -251,7 +253,7 @@ func (p *requestPath) countIn(s *scratch, c *policy.Candidate, pr *prompt, d pol
 func (s *scratch) ticket(c *policy.Candidate, pr *prompt, d policy.Decision, now time.Time) *ticket {
 	r := s.replicas[c.Index]
 	return &ticket{
-		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, api: pr.api, blame: pr.guilt(), at: now, begun: now, matched: d.Matched + d.Fetched, predicted: d.Predicted,
+		cost: s.prompt.Cost(r.Stream, &d), replica: r, keys: &pr.keys, single: pr.single, api: pr.api, serving: s.serving, blame: pr.guilt(), at: now, begun: now, matched: d.Matched + d.Fetched, predicted: d.Predicted,
 		confirmed: s.prompt.Blocks(c.Disk), known: s.Known(s.Marks[c.Index]), anyRank: s.picksRank(c),
 	}
 }

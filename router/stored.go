@@ -110,7 +110,7 @@ func (d *directory) pin(s *scratch, call *proxy.Call) error {
 			left := &s.left
 			left.clear()
 			left.add(at, mark)
-			s.candidateSet = *left
+			s.candidateSet, s.serving = *left, nil
 			return nil
 		}
 	}

@@ -26,8 +26,9 @@ const (
 // Requests and probes have runs of their own: an engine that answers /health
 // and fails every request must not be saved by its probes.
 type breaker struct {
-	requests int // run of failed requests
-	probes   int // run of failed probes
+	requests int  // run of failed requests
+	probes   int  // run of failed probes
+	mute     bool // the last of these got no answer at all
 	open     bool
 	since    time.Time     // of the present state
 	wait     time.Duration // from its opening to the first probe
@@ -48,11 +49,12 @@ func (b *breaker) fail(now time.Time, hard bool, reason string) bool {
 	return b.judge(now, hard || b.requests >= breakerFailures)
 }
 
-// probeFail records a failed probe: while open, the next one waits twice as
-// long, which is no verdict on the process that answers in the end.
-func (b *breaker) probeFail(now time.Time, hard bool, reason string) bool {
+// probeFail records a failed probe; mute says that no answer came. While open,
+// the next one waits twice as long, which is no verdict on the process that
+// answers in the end.
+func (b *breaker) probeFail(now time.Time, hard, mute bool, reason string) bool {
 	b.probes++
-	b.reason = reason
+	b.reason, b.mute = reason, mute
 	if b.open {
 		b.pause = min(max(2*b.pause, breakerMinWait), breakerProbeWait)
 		b.retryAt = now.Add(b.pause)
@@ -60,6 +62,10 @@ func (b *breaker) probeFail(now time.Time, hard bool, reason string) bool {
 	}
 	return b.judge(now, hard || b.probes >= breakerFailures)
 }
+
+// lost reports whether the breaker is open and the last probe agrees; mute says
+// that it got no answer.
+func (b *breaker) lost() (lost, mute bool) { return b.open && b.probes > 0, b.mute }
 
 func (b *breaker) judge(now time.Time, open bool) bool {
 	if !open {

@@ -42,7 +42,7 @@ func TestProbesThatFailComeLessAndLessOften(t *testing.T) {
 	b.fail(now, true, "connection refused")
 	var last time.Duration
 	for range 20 {
-		b.probeFail(now, false, "time-out")
+		b.probeFail(now, false, true, "time-out")
 		wait := b.retryAt.Sub(now)
 		if wait < last || wait > breakerProbeWait {
 			t.Fatalf("wait %v after %v", wait, last)
@@ -66,12 +66,12 @@ func TestAReplicaThatIsBackIsUsedSoon(t *testing.T) {
 		if rapid.Bool().Draw(t, "refused a request") {
 			b.fail(begin, true, "connection refused")
 		} else {
-			b.probeFail(begin, true, "connection refused")
+			b.probeFail(begin, true, false, "connection refused")
 		}
 		for b.open {
 			now := b.retryAt
 			if now.Before(back) {
-				b.probeFail(now, true, "connection refused")
+				b.probeFail(now, true, false, "connection refused")
 				continue
 			}
 			b.probeOK(now)
@@ -86,10 +86,10 @@ func TestAReplicaThatIsBackIsUsedSoon(t *testing.T) {
 func TestALongOutageDoesNotProlongTheNextWait(t *testing.T) {
 	now := time.Unix(100, 0)
 	var b breaker
-	b.probeFail(now, true, "connection refused")
+	b.probeFail(now, true, false, "connection refused")
 	for range 20 {
 		now = b.retryAt
-		b.probeFail(now, true, "connection refused")
+		b.probeFail(now, true, false, "connection refused")
 	}
 	b.probeOK(now)
 	b.fail(now, false, "status 500")
@@ -143,6 +143,38 @@ func TestHealthyProbesDoNotSaveAReplicaThatFailsRequests(t *testing.T) {
 	}
 }
 
+// Requests that fail say nothing of the process: what waits there is not lost.
+func TestOnlyProbesTellThatAReplicaIsLost(t *testing.T) {
+	now := time.Unix(100, 0)
+	var b breaker
+	for range breakerFailures {
+		b.fail(now, false, "status 500")
+	}
+	if lost, _ := b.lost(); lost {
+		t.Error("three failed requests make a replica lost")
+	}
+	b.probeFail(now, false, true, "time-out")
+	if lost, mute := b.lost(); !lost || !mute {
+		t.Errorf("lost %v, mute %v after a probe without an answer", lost, mute)
+	}
+	b.probeFail(now, true, false, "connection refused")
+	if lost, mute := b.lost(); !lost || mute {
+		t.Errorf("lost %v, mute %v though nobody listens", lost, mute)
+	}
+	b.probeOK(now)
+	if lost, _ := b.lost(); lost {
+		t.Error("lost though it answers")
+	}
+	for range breakerFailures - 1 {
+		if b.probeFail(now, false, true, "time-out"); b.open {
+			t.Error("one probe is no run")
+		}
+		if lost, _ := b.lost(); lost {
+			t.Error("lost though it is up")
+		}
+	}
+}
+
 func TestBreakerKeepsItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(100, 0)
@@ -155,7 +187,7 @@ func TestBreakerKeepsItsBounds(t *testing.T) {
 			case 0:
 				changed = b.fail(now, hard, "x")
 			case 1:
-				changed = b.probeFail(now, hard, "x")
+				changed = b.probeFail(now, hard, !hard, "x")
 			case 2:
 				changed = b.ok(now)
 			case 3:

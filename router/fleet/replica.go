@@ -212,6 +212,17 @@ func (r *Replica) Health() Health {
 	return Health{Up: !r.breaker.open, Since: r.breaker.since, Reason: r.breaker.reason, Probed: r.probed}
 }
 
+// Lost reports whether the replica is down and its last probe agrees; mute says
+// that this got no answer at all, neither a refusal nor a bad one.
+func (r *Replica) Lost() (lost, mute bool) {
+	if r.Up() {
+		return false, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.breaker.lost()
+}
+
 // LoadError says why the last scrape through this peer brought nothing; empty
 // if it did, or if this peer does not scrape the replica.
 func (r *Replica) LoadError() string {

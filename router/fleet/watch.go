@@ -202,7 +202,7 @@ func (f *Fleet) probe(ctx context.Context, r *Replica) {
 		}
 		err = fmt.Errorf("/health answered %d", res.StatusCode)
 	}
-	if r.judge(now, func(b *breaker) bool { return b.probeFail(now, Refused(err), Cause(err)) }) {
+	if r.judge(now, func(b *breaker) bool { return b.probeFail(now, Refused(err), timedOut(err), Cause(err)) }) {
 		f.cfg.Logger.Warn("replica down", "replica", r.Name(), "reason", Cause(err))
 		f.changed()
 	}
@@ -307,9 +307,14 @@ func Refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH)
 }
 
+// timedOut reports whether an error means that no answer came in time.
+func timedOut(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
 // Cause says in a few words why a replica could not be reached.
 func Cause(err error) string {
-	var ne net.Error
 	switch {
 	case err == nil:
 		return ""
@@ -317,7 +322,7 @@ func Cause(err error) string {
 		return "connection refused"
 	case errors.Is(err, syscall.ECONNRESET):
 		return "connection reset"
-	case errors.As(err, &ne) && ne.Timeout():
+	case timedOut(err):
 		return "time-out"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection closed"

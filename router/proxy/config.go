@@ -47,6 +47,12 @@ type Config struct {
 	// Attempt makes one try: it sends req, whose context ends with the try.
 	// Nil: Transport.RoundTrip(req). A dispatch in two legs goes here.
 	Attempt func(call *Call, target *Target, req *http.Request) (*http.Response, error)
+	// Down tells what is known of the replica of a try that waits for bytes of it.
+	// It is asked after each Silence without one, by tries beside each other. Nil:
+	// such tries wait as long as the limits let them.
+	Down func(target *Target) Down
+	// Silence is for how long no byte comes before Down is asked. [3s]
+	Silence time.Duration
 	// Models lists what /v1/models answers. Nil: nothing.
 	Models func() []Model
 	// Room tells how many more requests the replicas of a model take now; for

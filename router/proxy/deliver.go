@@ -146,8 +146,11 @@ func (x *exchange) relay(s *sink) (cut bool) {
 			break
 		}
 		idle.Reset(x.limits.Idle)
+		t.stuck.Store(!s.kept || x.rest.hopeless() != "")
+		t.waits()
 		var n int
 		n, err = t.res.Body.Read(t.buffer[:])
+		t.got()
 		idle.Stop()
 		data = t.buffer[:n]
 	}
@@ -161,8 +164,11 @@ func (x *exchange) relay(s *sink) (cut bool) {
 		return false
 	}
 	t.result.Err, t.result.Cause = err, CauseReset
-	if errors.Is(context.Cause(t.ctx), errIdle) {
+	switch why := context.Cause(t.ctx); {
+	case errors.Is(why, errIdle):
 		t.result.Err, t.result.Cause = errIdle, CauseTimeout
+	case errors.Is(why, ErrDown):
+		t.result.Err = ErrDown
 	}
 	if t.result.ClientGone = x.r.Context().Err() != nil; t.result.ClientGone {
 		t.result.Err, t.result.Cause = x.r.Context().Err(), CauseNone

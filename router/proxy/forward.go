@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -47,6 +48,12 @@ type try struct {
 	first    []byte // first bytes of the body, in buffer
 	firstErr error  // what the first read returned
 	held     []byte // body of an answer that is worth a retry, bounded
+
+	timer *time.Timer   // looks whether the replica is down; nil: nobody tells
+	reads atomic.Uint64 // waits for bytes of it, begun and ended
+	last  bool          // no other try may follow
+	stuck atomic.Bool   // the client has a part of the answer, and no other replica can go on
+	paid  atomic.Bool   // the budget has paid for the try that follows
 }
 
 // forward tries replicas until one answers or no try is left. If one is lost in
@@ -101,6 +108,8 @@ func (x *exchange) mayRetry(t *try) bool {
 		return false
 	case t.result.Cause != CauseConnect && !x.repeatable():
 		return false
+	case t.paid.Load():
+		return true
 	}
 	t.result.NoBudget = !x.budget.take(time.Now())
 	return !t.result.NoBudget
@@ -167,10 +176,13 @@ func (x *exchange) run(t *try) {
 		wait, late = left, ErrDeadline
 	}
 	timer := time.AfterFunc(wait, func() { t.cancel(late) })
+	x.watch(t)
+	t.waits()
 	err := x.send(t.ctx, t)
 	if err == nil {
 		err = x.await(t)
 	}
+	t.got()
 	if !timer.Stop() && err == nil {
 		err = late
 	}
@@ -192,6 +204,8 @@ func (x *exchange) fail(t *try, ctx context.Context, err error) {
 		t.result.Cause, t.result.Err = CauseTimeout, errFirstByte
 	case errors.Is(context.Cause(ctx), ErrDeadline):
 		t.result.Cause, t.result.Err = CauseTimeout, ErrDeadline
+	case errors.Is(context.Cause(ctx), ErrDown):
+		t.result.Cause, t.result.Err = CauseReset, ErrDown
 	case errors.As(err, &op) && op.Op == "dial":
 		t.result.Cause = CauseConnect
 	default:
@@ -335,6 +349,7 @@ func retryAfter(res *http.Response) time.Duration {
 // (I1).
 func (x *exchange) finish(t *try) {
 	t.cancel(nil)
+	t.unwatch()
 	if t.res != nil {
 		_ = t.res.Body.Close()
 	}

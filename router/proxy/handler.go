@@ -40,6 +40,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, errors.New("proxy: Pick is required")
 	}
 	cfg.Limits.fill()
+	fill(&cfg.Silence, 3*time.Second)
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport()
 	}

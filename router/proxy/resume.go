@@ -213,6 +213,17 @@ func orNull(raw []byte) []byte {
 	return raw
 }
 
+// hopeless says why nobody could go on with the answer now; "": somebody may.
+func (u *unfinished) hopeless() Resumption {
+	switch {
+	case u.why == "" && u.thinking:
+		return ResumeThoughts
+	case u.why == "" && len(u.prompt) == 0:
+		return ResumeTokens
+	}
+	return u.why
+}
+
 // mayResume reports whether another replica is to go on with an answer whose
 // replica was lost.
 func (x *exchange) mayResume(t *try) bool {
@@ -220,12 +231,8 @@ func (x *exchange) mayResume(t *try) bool {
 	switch {
 	case u == nil || u.ended || t.result.ClientGone || x.r.Context().Err() != nil:
 		return false
-	case u.why == "" && u.thinking:
-		u.why = ResumeThoughts
-	case u.why == "" && len(u.prompt) == 0:
-		u.why = ResumeTokens
 	}
-	if u.why != "" {
+	if u.why = u.hopeless(); u.why != "" {
 		return false
 	}
 	length := x.contextOf(u.asked.Model)
