@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/banyan-llm/banyan/radix"
 	"github.com/banyan-llm/banyan/router/fleet"
+	"github.com/banyan-llm/banyan/router/token"
 )
 
 // creditor is an engine without events that answers every prompt, but for the
@@ -147,5 +149,83 @@ func TestNoRankIsCreditedWhereTheEnginePicksIt(t *testing.T) {
 		if pinned := most > 0; pinned != c.pinned {
 			t.Errorf("%s: %d tokens believed cached", c.name, most)
 		}
+	}
+	// What both ranks were sent is found at either.
+	ids := numbers(320, 1)
+	for name, n := range map[string]int{"r": 320, "r/1": 160} {
+		var keys token.Keys
+		for _, r := range p.fleet.List() {
+			if r.Name() == name {
+				keys = p.tokens.Keys(t.Context(), &token.Query{Tokens: tokensOf(n)})
+				p.index.Predict(r.Stream, chainOf(&keys), p.clock.ms(time.Now()))
+			}
+		}
+	}
+	if _, matched := credited(t, p, "/v1/completions", `{"model":"m","prompt":`+ids+`,"use_beam_search":true,"n":2}`); matched != 160 {
+		t.Errorf("%d tokens believed cached of which one rank has 320, the other 160", matched)
+	}
+}
+
+func tokensOf(n int) []uint32 {
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = uint32(i + 1)
+	}
+	return out
+}
+
+// Only its holder knows the prompt of a response that goes on. What is known is
+// how it began and how long it was.
+func TestAContinuedResponseIsPricedByWhatItsHolderHas(t *testing.T) {
+	length := 400
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/v1/models":
+			_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		case "/v1/responses":
+			var body struct {
+				ID string `json:"request_id"`
+			}
+			_ = json.NewDecoder(r.Body).Decode(&body)
+			fmt.Fprintf(w, `{"id":%q,"object":"response","usage":{"input_tokens":%d,"output_tokens":16}}`, body.ID, length)
+		}
+	}))
+	t.Cleanup(engine.Close)
+	p := creditPeer(t, engine.URL, func(*fleet.Spec) {})
+	ask := func(body string) (matched int, id string) {
+		t.Helper()
+		res, err := http.Post("http://"+p.front.public.Addr().String()+"/v1/responses", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		raw, _ := io.ReadAll(res.Body)
+		if matched, err = strconv.Atoi(res.Header.Get("X-Banyan-Matched-Tokens")); err != nil {
+			t.Fatalf("%v: %d %s", err, res.StatusCode, raw)
+		}
+		return matched, idOf(t, string(raw))
+	}
+	_, first := ask(`{"model":"m","input":"` + strings.Repeat("many words; ", 130) + `"}`)
+	length = 500
+	matched, second := ask(`{"model":"m","input":"and then?","previous_response_id":"` + first + `"}`)
+	if matched != 416 {
+		t.Errorf("%d tokens believed cached of the 416 before", matched)
+	}
+	if matched, _ = ask(`{"model":"m","input":"and then?","previous_response_id":"` + second + `"}`); matched != 516 {
+		t.Errorf("%d tokens believed cached of the 516 before", matched)
+	}
+}
+
+func TestStoredPromptsAreBounded(t *testing.T) {
+	var s storedPrompts
+	for i := range 3 * maxStoredPrompts {
+		s.put(fmt.Sprint(i), &storedPrompt{keys: token.Keys{Keys: make([]radix.Key, 1000)}})
+		if len(s.byID) > maxStoredPrompts || s.keys > maxStoredKeys || len(s.ids) != len(s.byID) || s.keys != 1000*len(s.ids) {
+			t.Fatalf("%d prompts with %d keys", len(s.byID), s.keys)
+		}
+	}
+	if s.get(fmt.Sprint(3*maxStoredPrompts-1)) == nil || s.get("0") != nil {
+		t.Error("the oldest go first")
 	}
 }

@@ -33,6 +33,8 @@ type prompt struct {
 
 	uncached bool // the engine reads no cache for it
 	anyRank  bool // vLLM picks the rank for it
+
+	stored *storedPrompt // which it goes on with; nil: none, or not known
 }
 
 // ticket follows one try from its dispatch to its end.
@@ -59,7 +61,8 @@ type ticket struct {
 
 	// anyRank says that the engine picks the rank: what its caches did is not
 	// known of this one, before or after.
-	anyRank bool
+	anyRank  bool
+	response string // the id of the answer that it will store; "": none
 
 	lead     *lead // the prefill side, nil if one replica does it all
 	prompt   *prompt
@@ -80,6 +83,7 @@ type scratch struct {
 	fetches      []bool
 	prompt       pick.Prompt
 	anyRank      bool // of the prompt
+	goesOn       *storedPrompt
 	pools        policy.Pools
 	rand         *rand.Rand
 	choice       console.Choice
@@ -139,7 +143,7 @@ func (p *requestPath) Pick(ctx context.Context, call *proxy.Call) (*proxy.Target
 	p.picker.Match(&s.prompt, &s.Scratch)
 	view := p.picker.Look(&s.Scratch, p.view.seen(begin), p.clock.ms(begin), s.rand)
 	p.whoFetches(s, call.Endpoint)
-	s.anyRank = pr.anyRank
+	s.anyRank, s.goesOn = pr.anyRank, pr.stored
 	p.gather(s, begin)
 	if call.Stored != "" && len(s.Cands) == 1 {
 		s.Cands[0].Weight = 1 // a drained replica still answers for what it stores
@@ -219,18 +223,14 @@ func (p *requestPath) gather(s *scratch, now time.Time) {
 	}
 	s.Pages, s.Drops, s.Fetches = s.pages, s.drops, s.fetches // the set belongs to its model: what is made there is not kept
 	p.picker.Gather(&s.Scratch, &s.Set, s.weights, &s.prompt, shared, p.clock.ms(now))
-	for i := range s.Cands {
-		if c := &s.Cands[i]; s.picksRank(c) {
-			c.GPU, c.CPU, c.Disk, c.Predicted, c.Suspect = 0, 0, 0, 0, 0
+	if s.goesOn != nil {
+		for i := range s.Cands {
+			s.goesOn.goOn(&s.Cands[i], &s.prompt, max(1, s.pages[i]))
 		}
 	}
-}
-
-// picksRank reports whether the request may be computed at another rank than
-// the candidate, whatever it says.
-func (s *scratch) picksRank(c *policy.Candidate) bool {
-	r := s.replicas[c.Index]
-	return s.anyRank && r.OneOfMany() && r.Engine() == "vllm"
+	if s.anyRank {
+		s.creditEveryRank()
+	}
 }
 
 // sent has the mesh told what a request that goes out will bring to its replica.
@@ -330,6 +330,9 @@ func (p *requestPath) Done(target *proxy.Target, res proxy.Result) {
 	p.health.judge(t, &res, now)
 	if t.lead == nil && !t.anyRank && (res.Status >= http.StatusBadRequest || res.Cause == proxy.CauseConnect) {
 		p.index.Unpredict(t.cost.Replica, chainOf(t.keys), t.known, p.clock.ms(t.begun))
+	}
+	if t.response != "" && res.Err == nil && res.Usage.Known && !t.shared() && len(t.keys.Keys) > 0 {
+		p.prompts.stored.put(t.response, &storedPrompt{*t.keys, res.Usage.Prompt + res.Usage.Completion})
 	}
 	p.learnFetch(t, &res)
 	if !t.first.IsZero() && res.Usage.Known && res.Usage.Completion > 1 && badAnswer(&res) == "" {

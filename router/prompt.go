@@ -30,6 +30,7 @@ type prompts struct {
 	metrics *metrics.Metrics
 	log     hclog.Logger
 	roots   report.RootNames
+	stored  storedPrompts
 }
 
 // readPrompt turns the body into block keys, once per call.
@@ -54,7 +55,13 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	case body.Endpoint.Salted():
 		q.Text = body.AppendCanonical
 	}
-	pr := &prompt{uncached: body.Uncached(), keys: p.tokens.Keys(ctx, &q), anyRank: !body.TakesRank(), single: body.OnePrompt(), api: call.Endpoint}
+	pr := &prompt{uncached: body.Uncached(), anyRank: !body.TakesRank(), single: body.OnePrompt(), api: call.Endpoint}
+	if pr.stored = p.stored.get(body.Previous); pr.stored != nil {
+		pr.single, pr.keys = false, pr.stored.keys // whose count is not this prompt's
+		pr.keys.Tokens = pr.stored.tokens + token.Estimate(len(body.AppendCanonical(nil)))
+	} else {
+		pr.keys = p.tokens.Keys(ctx, &q)
+	}
 	if lost, ok := call.Lost.(*prompt); ok {
 		pr.before = lost.guilt()
 	}

@@ -71,7 +71,8 @@ func (d *directory) responseID(call *proxy.Call, target *proxy.Target) string {
 	if !ok || t.replica.Engine() == "" {
 		return ""
 	}
-	return d.seal.response(call.Tenant, t.replica.Name())
+	t.response = d.seal.response(call.Tenant, t.replica.Name())
+	return t.response
 }
 
 // holder finds the replica with the stored response that a call is about; nil

@@ -68,9 +68,12 @@ func (k *Keys) chain(h *radix.Hasher) {
 	}
 }
 
+// Estimate is how many tokens so many bytes of text are, about.
+func Estimate(bytes int) int { return (bytes + bytesPerToken - 1) / bytesPerToken }
+
 // textKeys keys canonical text by its whole chunks.
 func textKeys(h *radix.Hasher, root radix.Key, text []byte, maxBlocks int) Keys {
-	k := Keys{Scheme: Text, Root: root, Grid: TokensPerChunk, Tokens: (len(text) + bytesPerToken - 1) / bytesPerToken}
+	k := Keys{Scheme: Text, Root: root, Grid: TokensPerChunk, Tokens: Estimate(len(text))}
 	k.Hashes = make([]radix.TokenHash, 0, min(len(text)/ChunkBytes, maxBlocks))
 	for len(text) >= ChunkBytes && len(k.Hashes) < maxBlocks {
 		k.Hashes = append(k.Hashes, h.Bytes(text[:ChunkBytes]))
