@@ -24,6 +24,7 @@ type vllm struct {
 	port   int
 	folder string
 	flags  []string
+	env    []string
 
 	cmd  *exec.Cmd
 	log  string
@@ -85,6 +86,7 @@ func (e *vllm) start(t *testing.T) {
 		"GLOO_SOCKET_IFNAME=lo", "VLLM_ENABLE_V1_MULTIPROCESSING=0", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind",
 		"OMP_NUM_THREADS=1", "VLLM_CACHE_ROOT="+cache, "VLLM_CONFIG_ROOT="+cache, "XDG_CACHE_HOME="+cache,
 	)
+	e.cmd.Env = append(e.cmd.Env, e.env...)
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := e.cmd.Start(); err != nil {

@@ -31,6 +31,12 @@ var vllmCases = []vllmCase{
 	{"completions, truncated on the right", "/v1/completions", func(w *vllmWorld) object {
 		return object{"model": "tiny", "prompt": w.text(60), "max_tokens": 4, "truncate_prompt_tokens": 200, "truncation_side": "right"}
 	}},
+	{"completions, ids, truncated", "/v1/completions", func(w *vllmWorld) object {
+		return object{"model": "tiny", "prompt": w.ids(400), "max_tokens": 4, "truncate_prompt_tokens": 150}
+	}},
+	{"completions, ids, truncated on the right", "/v1/completions", func(w *vllmWorld) object {
+		return object{"model": "tiny", "prompt": w.ids(400), "max_tokens": 4, "truncate_prompt_tokens": 150, "truncation_side": "right"}
+	}},
 	{"completions, cache_salt", "/v1/completions", func(w *vllmWorld) object {
 		return object{"model": "tiny", "prompt": w.text(60), "max_tokens": 4, "cache_salt": "red"}
 	}},
@@ -161,8 +167,8 @@ func (w *vllmWorld) matched(t *testing.T) {
 		}
 		t.Run(e.name+"/chat, many turns", func(t *testing.T) { w.matchTurns(t, e) })
 		t.Run(e.name+"/other namespaces", func(t *testing.T) { w.matchNothing(t, e) })
+		t.Run(e.name+"/no credit", func(t *testing.T) { w.creditNothing(t, e) })
 	}
-	w.writeTable(t)
 }
 
 func (w *vllmWorld) match(t *testing.T, e *vllm, c vllmCase) {

@@ -43,6 +43,7 @@ func TestVLLM(t *testing.T) {
 		t.Fatalf("loopback of the namespace: %v: %s", err, out)
 	}
 	w := newVLLMWorld(t, folder)
+	defer w.writeTable(t)
 	t.Run("matched", w.matched)
 	t.Run("answers", w.answers)
 	t.Run("facts", w.facts)
@@ -53,7 +54,9 @@ func TestVLLM(t *testing.T) {
 		t.Run("restart", w.restart)
 		t.Run("pooling", w.pooling)
 	}
-	t.Run("streams", w.streams) // the last: it kills a server
+	t.Run("streams", w.streams) // it kills a server
+	t.Run("dying", w.dying)     // and this one both
+	t.Run("ranks", w.ranks)
 }
 
 // again runs this test in a new network namespace, as root of a new user
