@@ -55,12 +55,9 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	case body.Endpoint.Salted():
 		q.Text = body.AppendCanonical
 	}
-	pr := &prompt{uncached: body.Uncached(), anyRank: !body.TakesRank(), single: body.OnePrompt(), api: call.Endpoint}
-	if pr.stored = p.stored.get(body.Previous); pr.stored != nil {
-		pr.single, pr.keys = false, pr.stored.keys // whose count is not this prompt's
-		pr.keys.Tokens = pr.stored.tokens + token.Estimate(len(body.AppendCanonical(nil)))
-	} else {
-		pr.keys = p.tokens.Keys(ctx, &q)
+	pr := &prompt{uncached: body.Uncached(), anyRank: !body.TakesRank(), keys: p.tokens.Keys(ctx, &q), single: body.OnePrompt(), api: call.Endpoint}
+	if body.Endpoint == openai.Responses && body.Previous != "" {
+		p.goOn(pr, body)
 	}
 	if lost, ok := call.Lost.(*prompt); ok {
 		pr.before = lost.guilt()
@@ -69,6 +66,16 @@ func (p *prompts) readPrompt(ctx context.Context, call *proxy.Call, lora string,
 	p.metrics.Keyed(pr.keys.Scheme, pr.keys.Reason)
 	call.Memo = pr
 	return pr, ctx.Err()
+}
+
+// goOn keys a prompt that goes on from a stored response by how that began. If
+// this peer does not know, what the client sends anew is priced.
+func (p *prompts) goOn(pr *prompt, body *openai.Request) {
+	if pr.stored = p.stored.get(body.Previous); pr.stored != nil {
+		pr.keys, pr.single = pr.stored.keys, false // whose count is not this prompt's
+		pr.keys.Tokens = pr.stored.tokens
+	}
+	pr.keys.Tokens += token.Estimate(len(body.AppendCanonical(nil)))
 }
 
 // cachesInput reports whether it pays to ask for the tokens of embeddings and
