@@ -56,9 +56,9 @@ func (s *storedPrompts) get(id string) *storedPrompt {
 }
 
 // goOn credits a conversation that goes on: a replica that has all of its first
-// prompt has what was computed after it as well.
+// prompt has what was computed after it as well: all but the answer's last token.
 func (p *storedPrompt) goOn(c *policy.Candidate, q *pick.Prompt, page int) {
-	first, all := len(q.Chain.Keys)*q.Grid, min(p.tokens, q.Tokens-1)/page*page
+	first, all := len(q.Chain.Keys)*q.Grid, (min(p.tokens, q.Tokens)-1)/page*page
 	if first == 0 || all <= first {
 		return
 	}

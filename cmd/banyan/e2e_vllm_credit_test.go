@@ -41,6 +41,29 @@ func (w *vllmWorld) creditNothing(t *testing.T, e *vllm) {
 	w.note(e, "generate, refused", seen)
 }
 
+// continuation: a response that goes on from a stored one is priced by what its
+// holder has, which its keys cannot tell: they are of what the client sent anew.
+func (w *vllmWorld) continuation(t *testing.T, e *vllm) {
+	var seen []string
+	previous := ""
+	for range 4 {
+		w.settle(t, "after a response")
+		body := object{"model": "tiny", "max_output_tokens": 8, "temperature": 0, "input": "And then?"}
+		if previous == "" {
+			body["input"] = w.text(40)
+		} else {
+			body["previous_response_id"] = previous
+		}
+		r := sendPrompt(t, e.alone.url()+"/v1/responses", body)
+		if matched, cached := r.matched(t), r.cached(t); previous != "" && (matched == 0 || matched > cached+vllmPage || cached > matched+vllmPage) {
+			t.Errorf("a response that goes on: %d tokens matched, %d cached", matched, cached)
+		}
+		seen = append(seen, fmt.Sprintf("%d/%d", r.matched(t), r.cached(t)))
+		previous, _ = r.doc["id"].(string)
+	}
+	w.note(e, "responses, continued", seen)
+}
+
 // dying stops a server as Kubernetes does, by SIGTERM, while it answers: its
 // engine is gone, and its API server waits for its connections. The other server
 // goes on with what it answered.
@@ -56,23 +79,27 @@ func (w *vllmWorld) dying(t *testing.T) {
 	p := w.peers[0]
 	eventually(t, "both servers are up", func() bool { return p.named("open").State == "up" && p.named("closed").State == "up" })
 	raw, _ := json.Marshal(object{"model": "tiny", "prompt": w.text(30), "max_tokens": 3000, "temperature": 0, "ignore_eos": true, "stream": true})
-	var stopped time.Time
+	var stopped, last time.Time
+	var gap time.Duration // the longest without a byte since
 	c := follow(t, p.url(), "/v1/completions", string(raw), nil, func(c *continued) {
+		if now := time.Now(); !stopped.IsZero() {
+			gap, last = max(gap, now.Sub(last)), now
+		}
 		if len(c.pieces) != 3 {
 			return
 		}
 		for _, e := range w.engines {
 			if e.name == c.replica {
 				stopped = time.Now()
+				last = stopped
 				_ = syscall.Kill(e.cmd.Process.Pid, syscall.SIGTERM)
 			}
 		}
 	})
-	took := time.Since(stopped)
 	if c.err != nil || c.finish != "length" || !c.done {
 		t.Errorf("at %s, which was stopped: finish %q, done %v, %v", c.replica, c.finish, c.done, c.err)
 	}
-	w.note(&vllm{name: c.replica}, "a stream whose server is stopped", []string{fmt.Sprintf("whole %.1f s later", took.Seconds())})
+	w.note(&vllm{name: c.replica}, "a stream whose server is stopped", []string{fmt.Sprintf("whole %.1f s later, silent for %.1f s", time.Since(stopped).Seconds(), gap.Seconds())})
 }
 
 // ranks: a server of two data-parallel ranks heeds the rank of a completion and

@@ -83,7 +83,7 @@ func (e *vllm) start(t *testing.T) {
 	e.cmd.Env = append(
 		e.cmd.Env, "PATH="+filepath.Join(e.folder, "venv", "bin")+":"+os.Getenv("PATH"),
 		"HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "VLLM_SERVER_DEV_MODE=1", "VLLM_HOST_IP=127.0.0.1", "VLLM_LOOPBACK_IP=127.0.0.1",
-		"GLOO_SOCKET_IFNAME=lo", "VLLM_ENABLE_V1_MULTIPROCESSING=0", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind",
+		"GLOO_SOCKET_IFNAME=lo", "VLLM_ENABLE_V1_MULTIPROCESSING=0", "VLLM_ENABLE_RESPONSES_API_STORE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind",
 		"OMP_NUM_THREADS=1", "VLLM_CACHE_ROOT="+cache, "VLLM_CONFIG_ROOT="+cache, "XDG_CACHE_HOME="+cache,
 	)
 	e.cmd.Env = append(e.cmd.Env, e.env...)

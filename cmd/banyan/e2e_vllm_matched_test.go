@@ -168,6 +168,7 @@ func (w *vllmWorld) matched(t *testing.T) {
 		t.Run(e.name+"/chat, many turns", func(t *testing.T) { w.matchTurns(t, e) })
 		t.Run(e.name+"/other namespaces", func(t *testing.T) { w.matchNothing(t, e) })
 		t.Run(e.name+"/no credit", func(t *testing.T) { w.creditNothing(t, e) })
+		t.Run(e.name+"/continued", func(t *testing.T) { w.continuation(t, e) })
 	}
 }
 
