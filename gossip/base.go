@@ -19,6 +19,8 @@ type base struct {
 	due     int64 // when timers must run next
 	effects []Effect
 
+	failedAt int64 // when a member last went without a goodbye; 0: none did
+
 	peers map[crdt.PeerID]*peer
 	order []*peer // by id: everything that is sent walks this
 	conns map[Conn]*conn

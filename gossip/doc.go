@@ -10,7 +10,8 @@
 // side that lacks something asks for it (want) and is answered from the ring
 // or, past that, by a snapshot. What no live peer has is told to the shell
 // (Missing), which asks the engine; Losses, beside the Core, decides when an
-// owner gives it up.
+// owner gives it up. A member that failed may live behind a cut and hold it: so
+// for 30 s after a failure nothing is called missing.
 //
 // A Core is its parts, each in files of its own, over one base (time, peers,
 // connections, what is to be sent):

@@ -125,6 +125,9 @@ func (c *neighbours) memberDown(ev MemberDown) {
 	if ev.Peer == c.cfg.Self {
 		return
 	}
+	if !ev.Left {
+		c.failedAt = c.now
+	}
 	p := c.peers[ev.Peer]
 	switch {
 	case p == nil:

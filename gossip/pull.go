@@ -27,6 +27,7 @@ type pull struct {
 
 	holes  crdt.Spans           // what the round over all peers is about
 	denied map[crdt.PeerID]bool // who answered that round without helping
+	until  int64                // the round waits that long for members that failed; 0: none did lately
 
 	assembly *assembly
 	joining  bool
@@ -299,14 +300,25 @@ func (c *repair) askRound(pl *pull, mine *crdt.Context, h crdt.Spans) {
 			wait = true
 		}
 	}
-	if wait {
+	if wait || c.awaitsFailed(pl) {
 		c.again(pl, wantMs)
 		pl.waits = true
 		return
 	}
 	c.emit(Missing{Stream: pl.stream, Spans: slices.Clone(h)})
-	pl.denied = nil
+	pl.denied, pl.until = nil, 0
 	c.again(pl, missingMs)
+}
+
+// awaitsFailed reports whether a member that failed lately is waited for: it may
+// live behind a cut and hold what nobody else has. Only failures before the round
+// count, or members that fail again and again would keep holes open until the
+// stream is over its bounds.
+func (c *repair) awaitsFailed(pl *pull) bool {
+	if pl.until == 0 && c.failedAt != 0 {
+		pl.until = c.failedAt + failedMs
+	}
+	return c.now < pl.until
 }
 
 // Modes of a want.

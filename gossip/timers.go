@@ -44,6 +44,7 @@ func (c *Core) watch() {
 	for i := 0; i < len(c.links); {
 		cn := c.links[i]
 		if p := cn.peer; p != nil && p.doubted && !c.neighbours.hears(p) {
+			c.failedAt = c.now
 			c.neighbours.bury(p)
 			i = 0
 			continue

@@ -33,5 +33,6 @@ const (
 	behindMs      = 5_000  // a peer this far behind is not ready
 	minuteMs      = 60_000 // three snapshots of a stream in this time: not ready
 	unreachMs     = 5_000  // a live peer out of reach is waited for this long
+	failedMs      = 30_000 // one that failed is, before slots that nobody has are called missing
 	joinReachMs   = 1_500  // so is a member by one that joins and heard of others
 )
