@@ -39,7 +39,7 @@ func TestOnlyAnOwnerDeclaresLosses(t *testing.T) {
 		g.mu.Lock()
 		g.follow[id].hold = ingest.Hold{}
 		if !owner {
-			g.follow[id].hold.Look(-1, 0)
+			g.follow[id].hold.Look(-1, 0, 0)
 		}
 		g.losses = gossip.Losses{}
 		g.mu.Unlock()

@@ -147,7 +147,7 @@ func (g *follower) reconcile(ctx context.Context, now time.Time) {
 			delete(listed, r.Stream) // end it below; the next look starts it anew
 			g.wake()
 		} else if f != nil {
-			f.hold.Look(rank, g.clock.ms(now))
+			f.hold.Look(rank, f.sub.Status().LastSeq, g.clock.ms(now))
 		}
 		g.mu.Unlock()
 		if f == nil && rank >= 0 {
@@ -157,7 +157,7 @@ func (g *follower) reconcile(ctx context.Context, now time.Time) {
 	g.mu.Lock()
 	var over []*following
 	for id, f := range g.follow {
-		if !listed[id] || f.hold.Over(f.feed.how == fedPolled, g.clock.ms(now)) {
+		if !listed[id] || f.hold.Over(f.feed.how == fedPolled) {
 			over = append(over, f)
 			delete(g.follow, id)
 		}

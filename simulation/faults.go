@@ -31,10 +31,11 @@ type FaultConfig struct {
 	// Trace, if not nil, is given every line of the trace as it is written.
 	Trace func(line string)
 
-	predictions int  // predicted blocks a peer keeps per replica; default 4,096
-	grid        int  // tokens of a block; 0: peers keep no working set
-	together    bool // all peers hear of a new one at once
-	terse       bool // no line a frame in the trace
+	startless   []bool // engines that tell no start time, by number; nil: every fourth
+	predictions int    // predicted blocks a peer keeps per replica; default 4,096
+	grid        int    // tokens of a block; 0: peers keep no working set
+	together    bool   // all peers hear of a new one at once
+	terse       bool   // no line a frame in the trace
 }
 
 // FaultReport is what came of a run.

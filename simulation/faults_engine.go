@@ -128,6 +128,9 @@ func (r *faultRun) newEngine(i int) *faultEngine {
 	e.stream = crdt.NewStreamID(e.url, 0)
 	e.replay = []int{0, 10, 150}[e.rng.IntN(3)]
 	e.tells = i%4 != 3
+	if i < len(r.cfg.startless) {
+		e.tells = !r.cfg.startless[i]
+	}
 	e.begin()
 	r.after(e.rng.Int64N(200), e.work)
 	return e

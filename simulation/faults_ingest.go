@@ -48,7 +48,7 @@ func (p *faultPeer) reconcile(now int64) {
 			continue
 		}
 		if f != nil {
-			f.hold.Look(rank, now)
+			f.hold.Look(rank, f.track.LastSeq(), now)
 		}
 		switch {
 		case f == nil && rank >= 0:
@@ -56,7 +56,7 @@ func (p *faultPeer) reconcile(now int64) {
 			p.follows[e.stream] = f
 			f.connect()
 		case f == nil:
-		case f.hold.Over(false, now):
+		case f.hold.Over(false):
 			f.end()
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -80,9 +81,8 @@ func tellViolation(t *testing.T, rep *FaultReport, meant func(Violation) bool) {
 	if i < 0 {
 		return
 	}
-	cfg := seeded(rep.Seed)
-	t.Errorf("seed %d: %s\nagain: banyan sim --faults random --seed %d --peers %d --replicas %d --duration %v\n%s\n%s",
-		rep.Seed, rep.Violations[i], rep.Seed, cfg.Peers, cfg.Replicas, cfg.Duration, rep.Schedule, strings.Join(rep.Tail[max(0, len(rep.Tail)-40):], "\n"))
+	t.Errorf("seed %d: %s\nagain: go test ./simulation -run TestProperties -fault-seeds 1 -fault-from %d\n%+v\n%s\n%s",
+		rep.Seed, rep.Violations[i], rep.Seed, seeded(rep.Seed), rep.Schedule, strings.Join(rep.Tail[max(0, len(rep.Tail)-40):], "\n"))
 }
 
 // Schedules that once failed, each with the reason in its head, hold for good.
@@ -97,19 +97,11 @@ func TestSchedulesThatOnceFailed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var cfg FaultConfig
-			var span string
-			if _, err := fmt.Sscanf(string(text), "# seed=%d peers=%d replicas=%d duration=%s", &cfg.Seed, &cfg.Peers, &cfg.Replicas, &span); err != nil {
-				t.Fatalf("its head: %v", err)
-			}
-			if cfg.Duration, err = time.ParseDuration(span); err != nil {
-				t.Fatal(err)
-			}
+			head, _, _ := strings.Cut(string(text), "\n")
+			cfg := headed(t, strings.TrimPrefix(head, "# "))
 			if cfg.Faults, err = ParseFaults(bytes.NewReader(text)); err != nil {
 				t.Fatal(err)
 			}
-			head, _, _ := strings.Cut(string(text), "\n")
-			cfg.together = !strings.HasSuffix(head, " news=spread") // as it was when they failed
 			rep, err := RunFaults(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -117,6 +109,42 @@ func TestSchedulesThatOnceFailed(t *testing.T) {
 			tellViolation(t, &rep, func(Violation) bool { return true })
 		})
 	}
+}
+
+// headed is the mesh that the head of a kept schedule names. In the first ones all
+// peers heard of a new one at once.
+func headed(t *testing.T, head string) FaultConfig {
+	t.Helper()
+	cfg := FaultConfig{together: true}
+	for word := range strings.FieldsSeq(head) {
+		key, value, _ := strings.Cut(word, "=")
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch key {
+		case "seed":
+			cfg.Seed = uint64(n)
+		case "peers":
+			cfg.Peers = int(n)
+		case "replicas":
+			cfg.Replicas = int(n)
+		case "ring":
+			cfg.RingBytes = int(n)
+		case "rejoin":
+			cfg.RejoinMs = n
+		case "duration":
+			cfg.Duration, err = time.ParseDuration(value)
+		case "news":
+			cfg.together, err = value != "spread", nil
+		case "startless":
+			cfg.startless, err = make([]bool, cfg.Replicas), nil
+			cfg.startless[replicaSlot(value)] = true
+		default:
+			t.Fatalf("%q is no key of a schedule's head", key)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", word, err)
+		}
+	}
+	return cfg
 }
 
 // The random schedules are worth their time: they bring about what they are

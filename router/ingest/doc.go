@@ -13,7 +13,8 @@
 //	N2: a peer owns nothing before it was caught up with the mesh or found
 //	    none, and nothing while it drains; between the two it owns its share,
 //	    also while it is behind.
-//	N3: make before break: who is no owner any more listens on for a while,
+//	N3: make before break: who is no owner any more listens on until the new
+//	    owners are connected and one more batch came, or a minute passed,
 //	    unless reading empties the engine's queue.
 //	N4: nobody tells the mesh what did not change its own state.
 //	N5: only an owner declares a batch lost, only one that is still missing, and

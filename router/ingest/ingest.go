@@ -10,8 +10,14 @@ import (
 // a false suspicion only adds an owner.
 const staleOwnerMs = 1500
 
-// letGoMs is how long a peer that is no owner any more goes on listening.
-const letGoMs = 3000
+// How long a peer that is no owner any more goes on listening: letGoMs, in which
+// the new owners connect, and until it heard one batch more, at most letGoMostMs.
+// By that batch the new owners know the process of an engine that tells no start
+// time: it came to them too, and the mesh has it under the process's name.
+const (
+	letGoMs     = 3_000
+	letGoMostMs = 60_000
+)
 
 // Self is this peer as an owner.
 type Self struct {
@@ -49,15 +55,23 @@ type Hold struct {
 	First  bool // this peer is the first owner
 	lost   bool // it is no owner any more
 	lostMs int64
+	last   uint64 // highest batch heard before the new owners were connected
+	handed bool   // they are by now, and heard one batch that this peer heard too
 }
 
-// Look takes this peer's place among the owners, -1 for none.
-func (h *Hold) Look(rank int, nowMs int64) {
+// Look takes this peer's place among the owners, -1 for none, and the highest
+// batch that it heard.
+func (h *Hold) Look(rank int, heard uint64, nowMs int64) {
 	h.First = rank == 0
-	if rank >= 0 {
+	switch {
+	case rank >= 0:
 		h.lost = false
-	} else if !h.lost {
-		h.lost, h.lostMs = true, nowMs
+	case !h.lost:
+		h.lost, h.lostMs, h.last, h.handed = true, nowMs, heard, false
+	case nowMs-h.lostMs <= letGoMs:
+		h.last = heard
+	default:
+		h.handed = heard > h.last || nowMs-h.lostMs > letGoMostMs
 	}
 }
 
@@ -66,9 +80,7 @@ func (h *Hold) Owner() bool { return !h.lost }
 
 // Over reports whether to let go (N3). alone says that reading empties the
 // engine's queue: two readers would each miss the other's part.
-func (h *Hold) Over(alone bool, nowMs int64) bool {
-	return h.lost && (alone || nowMs-h.lostMs > letGoMs)
-}
+func (h *Hold) Over(alone bool) bool { return h.lost && (alone || h.handed) }
 
 // Relay reports whether the mesh is told of a delivery with this outcome (N4).
 func Relay(out *crdt.Outcome) bool {

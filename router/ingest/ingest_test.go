@@ -28,22 +28,34 @@ func TestAPeerOwnsItsShareFromJoiningToDraining(t *testing.T) {
 	}
 }
 
-// TestAnOwnerListensOnForAWhile: N3.
-func TestAnOwnerListensOnForAWhile(t *testing.T) {
+// TestAnOwnerListensOnUntilOthersHeardABatch: N3.
+func TestAnOwnerListensOnUntilOthersHeardABatch(t *testing.T) {
 	var h Hold
-	h.Look(0, 0)
-	if !h.First || !h.Owner() || h.Over(true, 1e6) {
+	h.Look(0, 0, 0)
+	if !h.First || !h.Owner() || h.Over(true) {
 		t.Errorf("an owner: %+v", h)
 	}
-	h.Look(-1, 0) // also at time 0
-	h.Look(-1, 2_000)
-	if h.First || h.Owner() || h.Over(false, letGoMs) || !h.Over(true, 0) || !h.Over(false, letGoMs+1) {
-		t.Errorf("no owner since 0: %+v", h)
+	look := func(rank int, heard uint64, nowMs int64, over bool) {
+		t.Helper()
+		if h.Look(rank, heard, nowMs); h.Over(false) != over {
+			t.Errorf("batch %d at %d ms: over is %v: %+v", heard, nowMs, !over, h)
+		}
 	}
-	h.Look(1, letGoMs+1)
-	if h.First || !h.Owner() || h.Over(false, 1e6) {
+	look(-1, 7, 0, false) // also at time 0
+	if h.First || h.Owner() || !h.Over(true) {
+		t.Errorf("no owner: %+v", h)
+	}
+	look(-1, 8, letGoMs, false) // the others may not have been connected
+	look(-1, 8, letGoMs+1, false)
+	look(-1, 8, 20_000, false)
+	look(-1, 9, 20_250, true)
+	look(1, 9, 21_000, false) // an owner again
+	if !h.Owner() {
 		t.Errorf("an owner again: %+v", h)
 	}
+	look(-1, 9, 30_000, false)
+	look(-1, 9, 30_000+letGoMostMs, false) // it says nothing
+	look(-1, 9, 30_001+letGoMostMs, true)
 }
 
 // TestNobodyRelaysWhatChangedNothing: N4.

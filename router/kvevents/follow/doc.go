@@ -43,10 +43,16 @@
 // Where an engine offers no start time, a new connection continues the mesh's
 // incarnation only if a batch proves it: the replay, or the live stream while
 // batches wait, brings the last batch that the mesh knows, with the same number
-// and time. Else it is a new one, named by the time of its first batch. That
-// costs one replica's facts after a broken connection without a replay, which
-// answers and traffic bring back; the opposite error would show blocks that are
-// gone.
+// and time. The mesh knows what waits here because another owner reads on, or
+// because one that waited too has just named the process: then the name is taken
+// over. Two things prove nothing. Silence: the 4 s in which the mesh must learn
+// what waits begin with the first batch that waits, however late it comes. And a
+// replay that begins above the last known batch: it does not reach back. What is
+// not proved is a new incarnation, named by the time of its first batch. That
+// costs one replica's facts after all owners' connections broke, if there is no
+// replay; answers and traffic bring them back. The opposite error would show
+// blocks that are gone. Numbers that go on prove nothing: a process that began
+// anew while nobody listened may have passed the last known number.
 //
 // Batches wait at most 4 s for a replay; for the start time as long as it takes,
 // because a replica that does not answer gets no requests. Never more than 4,096

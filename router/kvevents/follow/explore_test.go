@@ -408,7 +408,7 @@ func (w *world) key() uint64 {
 	fmt.Fprint(h, w.process, len(w.log[0]), len(w.log[1]), w.late, w.forgot)
 	for _, o := range w.owners {
 		t := o.tracker
-		fmt.Fprint(h, "|", t.phase, t.up, t.start, t.known, t.heard, t.inc, len(t.bumps), t.seek.from, w.now-t.seek.since > holdMs, t.seek.attempts, t.fetch.running, t.fetch.missing, t.fetch.idle, t.fetch.attempts)
+		fmt.Fprint(h, "|", t.phase, t.up, t.start, t.known, t.heard, t.inc, len(t.bumps), t.seek.from, w.now-t.seek.since > holdMs, t.seek.attempts, t.seek.short, t.fetch.running, t.fetch.missing, t.fetch.idle, t.fetch.attempts)
 		for _, s := range t.seek.held {
 			fmt.Fprint(h, s.Seq, s.TS)
 		}

@@ -12,6 +12,7 @@ type seek struct {
 	from     uint64      // first slot asked for
 	since    int64       // ms
 	attempts int         // replays asked for
+	short    bool        // the replay does not reach back to it
 	held     []crdt.Slot // live, ascending
 	bytes    int         // of their bodies
 }
@@ -81,6 +82,9 @@ func (t *Tracker) ask(from uint64, again bool) {
 // hold keeps a live slot back. Over the bounds a hold for a replay ends, and one
 // for the start time begins anew: what is let go comes back as a hole.
 func (t *Tracker) hold(s crdt.Slot) {
+	if len(t.seek.held) == 0 {
+		t.seek.since = t.nowMs
+	}
 	t.seek.held = append(t.seek.held, s)
 	t.seek.bytes += len(s.Body)
 	switch over := len(t.seek.held) > heldSlots || t.seek.bytes > heldBytes; {
@@ -92,8 +96,19 @@ func (t *Tracker) hold(s crdt.Slot) {
 		t.stats.Overflows++
 		t.out.StopReplay = true
 		t.settle()
-	case t.phase == Verifying && t.provedLive():
-		t.catchUp()
+	default:
+		t.prove()
+	}
+}
+
+// waitOver ends a wait for a replay that took too long.
+func (t *Tracker) waitOver() {
+	switch {
+	case t.prove():
+	case t.phase == Verifying && t.replay:
+		t.another() // what it kept of before may be had yet
+	default:
+		t.settle()
 	}
 }
 
@@ -128,13 +143,17 @@ func (t *Tracker) replayed(s crdt.Slot) {
 }
 
 // examine lets the first replayed slot tell whether the process is the mesh's.
+// One past the last known tells nothing: the replay does not reach back to it.
 func (t *Tracker) examine(s crdt.Slot) {
-	if !t.inc.last.is(&s) {
+	switch {
+	case t.inc.last.is(&s):
+		t.phase = Catching
+		t.accept(s)
+	case s.Seq > t.inc.last.seq:
+		t.seek.short = true
+	default:
 		t.another()
-		return
 	}
-	t.phase = Catching
-	t.accept(s)
 }
 
 // another begins an incarnation of its own: nothing proves that it is the one
@@ -150,7 +169,7 @@ func (t *Tracker) replayEnded(complete bool) {
 	case t.waiting() && !complete && t.seek.attempts < idleAttempts:
 		t.seek.attempts++
 		t.ask(t.seek.from, true)
-	case t.phase == Verifying && complete:
+	case t.phase == Verifying && complete && !t.seek.short:
 		t.another()
 	case t.phase == Verifying: // the live stream may prove it yet, until the wait is over
 	case t.waiting():

@@ -108,6 +108,7 @@ func (t *Tracker) Step(nowMs int64, prior Prior, ev Event) Output {
 	case Wanted:
 		t.wanted(ev.Spans)
 	case Tick:
+		t.prove()
 	}
 	t.out.Epoch, t.out.Anchor = t.inc.epoch, t.inc.anchor
 	t.stats.Delivered += uint64(len(t.out.Deliver))
@@ -119,9 +120,9 @@ func (t *Tracker) pass() {
 	switch {
 	case t.phase == Quarantined && t.nowMs >= t.until:
 		t.resume()
-	case t.waiting() && t.nowMs-t.seek.since > holdMs:
+	case t.waiting() && len(t.seek.held) > 0 && t.nowMs-t.seek.since > holdMs:
 		t.out.StopReplay = true
-		t.settle()
+		t.waitOver()
 	}
 }
 
@@ -224,6 +225,23 @@ func (t *Tracker) verify() {
 		return
 	}
 	t.search(Verifying, t.inc.last.seq)
+}
+
+// prove looks whether the mesh knows by now, under whatever name, what is held
+// here: another owner reads on, or gave the process its name. It reports whether
+// that leads on.
+func (t *Tracker) prove() bool {
+	switch {
+	case t.phase != Verifying:
+		return false
+	case t.prior.Epoch > t.inc.epoch:
+		t.verify()
+		return true
+	case !t.provedLive():
+		return false
+	}
+	t.catchUp()
+	return true
 }
 
 // live takes a batch from the live stream.

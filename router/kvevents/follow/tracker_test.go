@@ -305,10 +305,34 @@ func TestSilentEngineIsVerified(t *testing.T) {
 			s.do(ReplayEnded{true}, "")
 			s.do(Live{slot(2, 1)}, opened(named(2, 1))+"; "+deliver(named(2, 1), 1, 1))
 		},
+		"its replay does not reach back, and the other owner reads on": func(s *script) {
+			s.do(Replayed{slot(1, 12)}, "")
+			s.do(ReplayEnded{true}, "")
+			s.do(Live{slot(1, 15)}, "")
+			s.prior.LastSeq, s.prior.LastTS = 15, slot(1, 15).TS
+			s.do(Tick{}, "replay 15")
+			s.do(ReplayEnded{true}, deliver(named(1, 1), 1, 15))
+		},
+		"its replay does not reach back, and nobody reads on": func(s *script) {
+			s.do(Replayed{slot(2, 12)}, "")
+			s.do(ReplayEnded{true}, "")
+			s.do(Live{slot(2, 15)}, "")
+			s.now += holdMs
+			s.do(Tick{}, "stop; replay 1")
+			s.do(Replayed{slot(2, 12)}, opened(named(2, 12))+"; "+deliver(named(2, 12), 12, 12))
+		},
+		"the mesh knows it by another name": func(s *script) {
+			s.do(Live{slot(1, 12)}, "")
+			s.prior = Prior{Epoch: named(1, 12), Anchor: 12, LastSeq: 12, LastTS: slot(1, 12).TS}
+			s.do(Tick{}, "replay 12")
+			s.do(ReplayEnded{true}, deliver(named(1, 12), 12, 12))
+		},
 		"nothing proves it in time": func(s *script) {
 			s.do(Live{slot(2, 30)}, "")
 			s.now += holdMs
-			s.do(Tick{}, opened(named(2, 30))+"; "+deliver(named(2, 30), 30, 30)+"; stop")
+			s.do(Tick{}, "stop; replay 1")
+			s.do(Replayed{slot(2, 29)}, opened(named(2, 29))+"; "+deliver(named(2, 29), 29, 29))
+			s.do(ReplayEnded{true}, deliver(named(2, 29), 29, 30))
 		},
 		"the slot that gave the name is its first one": func(s *script) {
 			s.do(ReplayEnded{true}, "replay 1")
@@ -327,6 +351,24 @@ func TestSilentEngineIsVerified(t *testing.T) {
 			s.do(Identified{}, "replay 9")
 			play(s)
 		})
+	}
+}
+
+// A process that says nothing proves nothing, however long: the time in which the
+// other owner must bring what is held begins with the first batch.
+func TestSilenceIsNoRestart(t *testing.T) {
+	s := newScript(t, false)
+	s.prior = Prior{Epoch: named(1, 1), Anchor: 1, Floor: 9, LastSeq: 9, LastTS: slot(1, 9).TS}
+	s.do(Connected{}, "stop")
+	s.do(Identified{}, "")
+	s.now += 100 * holdMs
+	s.do(Tick{}, "")
+	s.do(Live{slot(1, 10)}, "")
+	s.now += holdMs / 2
+	s.prior.LastSeq, s.prior.LastTS = 10, slot(1, 10).TS
+	s.do(Tick{}, deliver(named(1, 1), 1, 10))
+	if n := s.tr.Stats().Restarts; n != 0 {
+		t.Errorf("%d restarts", n)
 	}
 }
 
