@@ -40,18 +40,27 @@ func (r *faultRun) noteEpoch(f *follower, out *follow.Output) {
 }
 
 // orderEpochs checks that a newly named process has a higher epoch than every
-// older one, and a lower one than every newer one (EpochOrder). Where the
-// engine's clock was ever set back, than those that the owner knew when it gave
+// older one, and a lower one than every newer one (EpochOrder). Where the times
+// that name processes ever went back, than those that the owner knew when it gave
 // the name: the others it has yet to meet.
 func (r *faultRun) orderEpochs(f *follower, epoch uint64, life int) {
 	for other, a := range f.engine.said {
-		if f.knew < other && !slices.IsSorted(f.engine.starts[:max(a.life, life)]) {
+		if f.knew < other && f.engine.wentBack(max(a.life, life)) {
 			continue
 		}
 		if a.life != 0 && (a.life > life && other < epoch || a.life < life && other > epoch) {
 			r.violate("EpochOrder", f.peer, "process %d of %s is epoch %d, and process %d is %d", life, f.engine.name, epoch, a.life, other)
 		}
 	}
+}
+
+// wentBack reports whether the times by which the first processes are named went
+// back: their starts, or those of batches where no start is told.
+func (e *faultEngine) wentBack(lives int) bool {
+	if e.tells {
+		return !slices.IsSorted(e.starts[:lives])
+	}
+	return e.process().setBack
 }
 
 // lifeOf finds the process that made a slot; 0 if none did.
@@ -85,7 +94,7 @@ func (r *faultRun) rememberKnown() {
 			if a := e.said[c.Epoch]; !ok || a == nil || a.life != e.life {
 				continue
 			}
-			e.known = append(e.known, knowledge{peer: p.name, ctx: c, kept: p.keeps(e, c.Epoch), leaves: p.draining})
+			e.known = append(e.known, knowledge{peer: p.name, ctx: c, kept: p.keeps(e, c.Epoch)})
 		}
 		e.still = map[uint64]map[uint64][]*faultPeer{}
 		for _, k := range e.known {
@@ -94,45 +103,6 @@ func (r *faultRun) rememberKnown() {
 			}
 		}
 	}
-}
-
-// settleMs is how long those who hear of a given-up slot take to fold over it.
-const settleMs = 100
-
-// gaveUpApart notes anew what peers know of an engine whose slots are given up
-// while they do not see all the others yet: there was nobody else to ask, and what
-// is folded over the hole may leave the rings before the others are met.
-func (r *faultRun) gaveUpApart(id crdt.StreamID) {
-	if !r.healed && r.now < r.cfg.Duration.Milliseconds() {
-		return
-	}
-	r.after(settleMs, func() {
-		for _, e := range r.engines {
-			for i := range e.known {
-				p := r.named(e.known[i].peer)
-				if e.stream != id || p == nil || r.seesAll(p) {
-					continue
-				}
-				d, _ := p.index.Digest(id)
-				e.known[i].ctx, e.known[i].kept = d.Context, p.keeps(e, d.Context.Epoch)
-			}
-		}
-	})
-}
-
-// named is the live peer of a name; nil if there is none.
-func (r *faultRun) named(name string) *faultPeer {
-	for _, p := range r.live() {
-		if p.name == name {
-			return p
-		}
-	}
-	return nil
-}
-
-// seesAll reports whether a peer sees all the live ones.
-func (r *faultRun) seesAll(p *faultPeer) bool {
-	return !slices.ContainsFunc(r.live(), func(q *faultPeer) bool { return p != q && !p.seesUp(q) })
 }
 
 func (p *faultPeer) seesUp(q *faultPeer) bool {
@@ -209,10 +179,9 @@ func (p *faultPeer) threwAway(e *faultEngine, epoch, seq uint64) bool {
 
 // knowledge is what a peer knew.
 type knowledge struct {
-	peer   string
-	ctx    crdt.Context
-	kept   map[uint64]bool // slots that it could send
-	leaves bool            // nobody can count on it
+	peer string
+	ctx  crdt.Context
+	kept map[uint64]bool // slots that it could send
 }
 
 // nothingLost checks, slot by slot, that the mesh knows what it could have
@@ -223,13 +192,13 @@ type knowledge struct {
 // room for it or, unless an owner had given it up after asking in vain, is in the
 // replay. Nobody can have
 // another one: what is folded is no slot any more, and nothing is folded below a
-// floor. The base of a peer that leaves may have been told or not.
+// floor.
 func (r *faultRun) nothingLost(e *faultEngine) {
 	p := r.live()[0]
 	d, _ := p.index.Digest(e.stream)
 	c := &d.Context
-	if e.wild {
-		return // a quarantine forgets: what came before it is nobody's
+	if e.wild && !e.tells {
+		return // who forgot it in a quarantine gave it a name of its own
 	}
 	r.checked("EpochOrder")
 	kept := map[uint64]bool{}
@@ -237,7 +206,7 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 		kept[seq] = true
 	}
 	for _, k := range e.known {
-		if had, have := knownOf(&k.ctx), knownOf(c); have < had && !k.leaves && (k.ctx.Epoch == c.Epoch || !e.said[k.ctx.Epoch].apart) {
+		if had, have := knownOf(&k.ctx), knownOf(c); have < had && (k.ctx.Epoch == c.Epoch || !e.said[k.ctx.Epoch].apart) {
 			r.violate("EpochOrder", p, "%s knew %d slots of %s under epoch %d, and all that is left under %d is %d: %+v, %+v", k.peer, had, e.name, k.ctx.Epoch, c.Epoch, have, k.ctx, *c)
 		}
 	}
@@ -267,19 +236,10 @@ func (k *knowledge) gaveUp(seq uint64) bool {
 }
 
 // bestBases are the bases with which most slots are known, with all that peers
-// kept, when the faults ended, and those of peers that leave with which no fewer
-// are.
+// kept, when the faults ended.
 func (e *faultEngine) bestBases(epoch uint64) (out []*crdt.Context) {
 	most := 0
-	byLeaving := func(a, b knowledge) int {
-		if a.leaves == b.leaves {
-			return 0
-		} else if b.leaves {
-			return -1
-		}
-		return 1
-	}
-	for _, known := range slices.SortedStableFunc(slices.Values(e.known), byLeaving) {
+	for _, known := range e.known {
 		b := &known.ctx
 		if b.Epoch != epoch {
 			continue
@@ -297,7 +257,7 @@ func (e *faultEngine) bestBases(epoch uint64) (out []*crdt.Context) {
 				}
 			}
 		}
-		if len(with) > most && !known.leaves {
+		if len(with) > most {
 			most, out = len(with), nil
 		}
 		if len(with) >= most {

@@ -288,6 +288,5 @@ func (p *faultPeer) lose(due []gossip.Loss, now int64) {
 		p.run.trace(p.name, "declares %v of %s lost", lost.Lost, lost.Stream)
 		p.ingests = true
 		p.step(lost)
-		p.run.gaveUpApart(lost.Stream)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +17,26 @@ import (
 
 var (
 	faultSeeds = flag.Int("fault-seeds", 10, "random schedules to play")
-	faultFrom  = flag.Uint64("fault-from", 1, "seed of the first")
+	faultFrom  = flag.Uint64("fault-from", 14, "seed of the first")
 	faultFresh = flag.Int("fault-fresh", 0, "schedules that TestFreshSchedules plays")
 )
 
-// seeded is the mesh that a seed plays with.
+// seeded is the mesh that a seed plays with. Each choice is drawn by itself, so
+// that every one of them meets every other.
 func seeded(seed uint64) FaultConfig {
-	return FaultConfig{Seed: seed, Peers: 2 + int(seed%4), Replicas: 1 + int(seed%3), Duration: 15 * time.Second}
+	rng := rand.New(rand.NewPCG(seed, 0x5eed))
+	one := func(of ...int64) int64 { return of[rng.IntN(len(of))] }
+	cfg := FaultConfig{
+		Seed: seed, Peers: 2 + rng.IntN(4), Replicas: 1 + rng.IntN(4), Duration: 15 * time.Second,
+		RingBytes: int(one(1_000, 20_000, 1<<20)),
+		DelayMs:   one(1, 1, 5, 30), JitterMs: one(1, 4, 20),
+		DetectMs: one(4_000, 6_000), RejoinMs: one(300, 3_000, 6_000),
+		BatchMs: one(50, 100, 100, 400, 3_000),
+	}
+	for range cfg.Replicas {
+		cfg.startless = append(cfg.startless, rng.IntN(3) == 0)
+	}
+	return cfg
 }
 
 // played are the reports of the random schedules, played once for all tests.
