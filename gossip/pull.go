@@ -27,7 +27,7 @@ type pull struct {
 
 	holes  crdt.Spans           // what the round over all peers is about
 	denied map[crdt.PeerID]bool // who answered that round without helping
-	until  int64                // the round waits that long for members that failed; 0: none did lately
+	until  int64                // members that failed are waited for until then; 0: not since the last round
 
 	assembly *assembly
 	joining  bool
@@ -311,11 +311,11 @@ func (c *repair) askRound(pl *pull, mine *crdt.Context, h crdt.Spans) {
 }
 
 // awaitsFailed reports whether a member that failed lately is waited for: it may
-// live behind a cut and hold what nobody else has. Only failures before the round
-// count, or members that fail again and again would keep holes open until the
-// stream is over its bounds.
+// live behind a cut and hold what nobody else has. A failure during the wait, or
+// as long after it, makes it no longer: members that fail again and again would
+// keep holes open until the stream is over its bounds.
 func (c *repair) awaitsFailed(pl *pull) bool {
-	if pl.until == 0 && c.failedAt != 0 {
+	if c.failedAt != 0 && c.now-pl.until >= failedMs {
 		pl.until = c.failedAt + failedMs
 	}
 	return c.now < pl.until
