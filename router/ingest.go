@@ -143,14 +143,14 @@ func (g *follower) reconcile(ctx context.Context, now time.Time) {
 		rank := g.rank(r, eligible)
 		g.mu.Lock()
 		f := g.follow[r.Stream]
-		if f != nil && f.feed != way {
+		g.mu.Unlock()
+		switch {
+		case f != nil && f.feed != way:
 			delete(listed, r.Stream) // end it below; the next look starts it anew
 			g.wake()
-		} else if f != nil {
-			f.hold.Look(rank, f.sub.Status().LastSeq, g.clock.ms(now))
-		}
-		g.mu.Unlock()
-		if f == nil && rank >= 0 {
+		case f != nil:
+			g.look(f, rank, now)
+		case rank >= 0:
 			g.start(ctx, r, ingest.Hold{First: rank == 0})
 		}
 	}
@@ -170,6 +170,14 @@ func (g *follower) reconcile(ctx context.Context, now time.Time) {
 		f.stop()
 		<-f.done
 	}
+}
+
+// look tells a followed stream this peer's place among its owners.
+func (g *follower) look(f *following, rank int, now time.Time) {
+	heard := f.sub.Status().LastSeq
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f.hold.Look(rank, heard, g.clock.ms(now))
 }
 
 // start follows one stream.
