@@ -197,8 +197,8 @@ func (r *faultRun) nothingLost(e *faultEngine) {
 	p := r.live()[0]
 	d, _ := p.index.Digest(e.stream)
 	c := &d.Context
-	if e.wild && !e.tells {
-		return // who forgot it in a quarantine gave it a name of its own
+	if e.wild {
+		return // a quarantine forgets: what came before it is nobody's
 	}
 	r.checked("EpochOrder")
 	kept := map[uint64]bool{}

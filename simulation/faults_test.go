@@ -95,8 +95,11 @@ func tellViolation(t *testing.T, rep *FaultReport, meant func(Violation) bool) {
 	if i < 0 {
 		return
 	}
-	t.Errorf("seed %d: %s\nagain: go test ./simulation -run TestProperties -fault-seeds 1 -fault-from %d\n%+v\n%s\n%s",
-		rep.Seed, rep.Violations[i], rep.Seed, seeded(rep.Seed), rep.Schedule, strings.Join(rep.Tail[max(0, len(rep.Tail)-40):], "\n"))
+	again := ""
+	if cfg := seeded(rep.Seed); rep.Schedule == FaultsText(RandomFaults(cfg.Seed, cfg.Peers, cfg.Replicas, cfg.Duration)) {
+		again = fmt.Sprintf("again: go test ./simulation -run TestProperties -fault-seeds 1 -fault-from %d\n%+v\n", rep.Seed, cfg)
+	}
+	t.Errorf("seed %d: %s\n%s%s\n%s", rep.Seed, rep.Violations[i], again, rep.Schedule, strings.Join(rep.Tail[max(0, len(rep.Tail)-40):], "\n"))
 }
 
 // Schedules that once failed, each with the reason in its head, hold for good.
