@@ -84,7 +84,7 @@ func (r *faultRun) apply(f Fault) (undo func()) {
 	case "choke":
 		return r.choke(slot, other)
 	case "clock":
-		r.engines[target].process().setClock(f.Skew.Milliseconds())
+		r.engines[target].process().clock += f.Skew.Milliseconds()
 	case "drop-events":
 		r.engines[target].dropped = f.Factor
 		return func() { r.engines[target].dropped = 0 }

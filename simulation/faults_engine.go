@@ -110,7 +110,6 @@ type faultEngine struct {
 	known    []knowledge                        // what peers knew when the faults ended
 	still    map[uint64]map[uint64][]*faultPeer // slots kept then and ever since, and by whom last, by epoch
 	clock    int64                              // its clock less the true time, ms
-	setBack  bool                               // its clock was, ever
 	starts   []uint64                           // start times of its processes, by its clock; the present one's last
 	tells    bool                               // it tells them
 	speak    func()                             // makes the next batch; nil: a random one
@@ -147,12 +146,6 @@ func (e *faultEngine) begin() {
 	e.logs = append(e.logs, nil)
 	e.habits = append(e.habits, e.next())
 	e.empty()
-}
-
-// setClock sets the clock by some ms.
-func (e *faultEngine) setClock(ms int64) {
-	e.clock += ms
-	e.setBack = e.setBack || ms < 0
 }
 
 // empty forgets what is held.

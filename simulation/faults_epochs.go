@@ -41,11 +41,11 @@ func (r *faultRun) noteEpoch(f *follower, out *follow.Output) {
 
 // orderEpochs checks that a newly named process has a higher epoch than every
 // older one, and a lower one than every newer one (EpochOrder). Where the times
-// that name processes ever went back, than those that the owner knew when it gave
+// that name processes may go back, than those that the owner knew when it gave
 // the name: the others it has yet to meet.
 func (r *faultRun) orderEpochs(f *follower, epoch uint64, life int) {
 	for other, a := range f.engine.said {
-		if f.knew < other && f.engine.wentBack(max(a.life, life)) {
+		if f.knew < other && f.engine.mayGoBack(max(a.life, life)) {
 			continue
 		}
 		if a.life != 0 && (a.life > life && other < epoch || a.life < life && other > epoch) {
@@ -54,13 +54,11 @@ func (r *faultRun) orderEpochs(f *follower, epoch uint64, life int) {
 	}
 }
 
-// wentBack reports whether the times by which the first processes are named went
-// back: their starts, or those of batches where no start is told.
-func (e *faultEngine) wentBack(lives int) bool {
-	if e.tells {
-		return !slices.IsSorted(e.starts[:lives])
-	}
-	return e.process().setBack
+// mayGoBack reports whether the times by which the first processes are named may
+// go back: the clock was set back, or they are those of batches, of which one
+// owner hears an earlier one than another did.
+func (e *faultEngine) mayGoBack(lives int) bool {
+	return !e.tells || !slices.IsSorted(e.starts[:lives])
 }
 
 // lifeOf finds the process that made a slot; 0 if none did.
