@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -257,9 +258,18 @@ func (e *faultEngine) lastWord() {
 // to whoever knew a lower one, and what came before it is nobody's.
 const lateNameMs = 35_000
 
+// unprovedMs is how long a process that tells no start time may wait for its name
+// after its first batch: so much later a quarantine begins.
+const unprovedMs = 5_000
+
 // outlast lets engines talk on until nobody holds them in quarantine any more.
 func (r *faultRun) outlast() {
 	const most = 300_000
+	if slices.ContainsFunc(r.engines, func(e *faultEngine) bool { return !e.tells }) {
+		for end := r.now + unprovedMs; r.now < end; r.runUntil(r.now + askedEveryMs) {
+			r.noteKept()
+		}
+	}
 	waited := false
 	for end := r.now + most; r.inQuarantine() && r.now < end; {
 		waited = true
