@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"router/kvevents/follow": {"crdt"},
 	"router/kvevents/zmtp":   {},
 	"router/token":           {"radix", "router/openai"},
+	"router/token/bpe":       {},
 	"router/openai":          {},
 	"router/disagg":          {"router/openai"},
 	"router/proxy":           {"router/openai", "router/admission"},
@@ -61,7 +62,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/kvevents/follow", "router/admission", "router/workingset", "router/report", "simulation/replica"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/token/bpe", "router/kvevents/follow", "router/admission", "router/workingset", "router/report", "simulation/replica"}
 
 type listed struct {
 	ImportPath string
