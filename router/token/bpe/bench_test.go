@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // long is 400,000 characters of English: BANYAN_TEXT (a file; War and Peace of
@@ -23,18 +24,23 @@ func long(t testing.TB) string {
 	return string([]rune(strings.Repeat(s, 400))[:400_000])
 }
 
+// BenchmarkEncode400k reports the best run beside the mean, as the oracle does: the
+// machine may have other work.
 func BenchmarkEncode400k(b *testing.B) {
 	text := long(b)
 	for _, file := range realFiles(b) {
 		tok := mustLoad(b, file)
 		b.Run(filepath.Base(file), func(b *testing.B) {
 			var ids []uint32
+			best := time.Hour
 			b.ReportAllocs()
-			b.SetBytes(int64(len(text)))
 			for b.Loop() {
+				begin := time.Now()
 				ids = tok.Encode(ids[:0], text, false)
+				best = min(best, time.Since(begin))
 			}
-			b.ReportMetric(float64(len(ids))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mtok/s")
+			b.ReportMetric(best.Seconds()*1e3, "best-ms")
+			b.ReportMetric(float64(len(ids))/best.Seconds()/1e6, "best-Mtok/s")
 		})
 	}
 }
@@ -52,8 +58,9 @@ func BenchmarkOracle400k(b *testing.B) {
 			for b.Loop() {
 				ask(b, text, &best, "--time", file)
 			}
-			b.ReportMetric(best.Seconds*1e9, "ns/op")
-			b.ReportMetric(float64(best.Tokens)/best.Seconds/1e6, "Mtok/s")
+			b.ReportMetric(0, "ns/op") // starting Python is not the work
+			b.ReportMetric(best.Seconds*1e3, "best-ms")
+			b.ReportMetric(float64(best.Tokens)/best.Seconds/1e6, "best-Mtok/s")
 		})
 	}
 }

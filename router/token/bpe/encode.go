@@ -39,7 +39,7 @@ const keptScratch = 1 << 16
 
 func (e *encoder) trim() {
 	if cap(e.ids) > keptScratch || cap(e.heap) > keptScratch {
-		e.scratch = scratch{}
+		e.ids, e.heap, e.ranks, e.made, e.next, e.prev = nil, nil, nil, nil, nil, nil
 	}
 }
 

@@ -106,7 +106,7 @@ func (l *loader) readPreTokenizer(what, json string, depth int) error {
 		}
 		s = d
 	case "Punctuation":
-		o.fail(errors.New("Punctuation is not supported: tokenizers has it from Unicode tables of 2015"))
+		o.fail(errors.New("the type Punctuation is not supported: tokenizers has it from Unicode tables of 2015"))
 	case "Metaspace":
 		s = l.readMetaspace(o)
 	case "Sequence":

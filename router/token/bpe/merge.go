@@ -8,6 +8,7 @@ type scratch struct {
 	next  []int32
 	prev  []int32
 	heap  []uint64 // rank<<32 | position
+	cache pieceCache
 }
 
 // few is how many tokens are merged by looking at all pairs each time: below it

@@ -165,16 +165,19 @@ func (m *model) seam(s string) int {
 func (m *model) tokenize(dst []uint32, sc *scratch, s string) []uint32 {
 	for s != "" {
 		end := m.seam(s)
-		part := s[:end]
-		if id, ok := m.words[part]; ok {
-			dst = append(dst, id)
-		} else {
-			sc.ids = m.begin(sc.ids[:0], part)
-			dst = m.merge(dst, sc)
-		}
+		dst = sc.cache.tokenize(m, dst, sc, s[:end])
 		s = s[end:]
 	}
 	return dst
+}
+
+// tokenizePart appends the tokens of a part between seams.
+func (m *model) tokenizePart(dst []uint32, sc *scratch, s string) []uint32 {
+	if id, ok := m.words[s]; ok {
+		return append(dst, id)
+	}
+	sc.ids = m.begin(sc.ids[:0], s)
+	return m.merge(dst, sc)
 }
 
 // begin appends the tokens of the characters (or bytes) of s, before any merge.

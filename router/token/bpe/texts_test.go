@@ -19,7 +19,7 @@ var plainTexts = []string{
 	"El zorro marrón salta. ¿Qué? ¡Sí! L’été à Paris coûte 12 €.",
 	"Быстрая коричневая лиса. ПРИВЕТ Мир", "Η γρήγορη καφέ αλεπού", "השועל החום המהיר", "الثعلب البني السريع قفز فوق الكلب الكسول",
 	"तेज भूरी लोमड़ी आलसी कुत्ते पर कूदती है", "สุนัขจิ้งจอกสีน้ำตาล", "敏捷的棕色狐狸跳过了懒狗。", "素早い茶色の狐がのろまな犬を飛び越える。カタカナ々〆〇",
-	"빠른 갈색 여우가 게으른 개를 뛰어넘습니다", "ᄒ​ᅡᆫ글 한글 각", "Con cáo nâu nhanh nhẹn nhảy qua", "Hızlı kahverengi İstanbul ıI",
+	"빠른 갈색 여우가 게으른 개를 뛰어넘습니다", "ᄒ\u200bᅡᆫ글 한글 각", "Con cáo nâu nhanh nhẹn nhảy qua", "Hızlı kahverengi İstanbul ıI",
 	"😀👍🏽👨‍👩‍👧‍👦🇩🇪❤️🏳️‍🌈 a😀b", "e\u0301 é o\u0308\u0323 ạ\u0302 \u0301x q\u0307\u0323 \u1e9b\u0323 Å Ω ﬁ ① ㎏ ￦ ｶﾞ",
 	"\x00\x01\x02\x1b[0m\x7f\u0080\u009f\ufeff\ufffd\u2028\u2029", "a\u200db\u200cc \u00adsoft",
 	"<s>[INST] x [/INST]</s> <unk> <0x0A> <bos> ▁ ▁▁x", "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>  <|eot_id|>x<|eot_id", "<|im_start|>user\nHi<|im_end|>\n",
