@@ -16,7 +16,8 @@ type finder interface {
 // against the original.
 func patternOf(regex string) (finder, bool) {
 	t := classes()
-	switch regex {
+	// Some files write a line break as such where others escape it.
+	switch strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(regex) {
 	case contracted + "|" + plainLetters + `|\p{N}{1,3}|` + plainRest,
 		`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`:
 		return &sentence{t: t, lead: true, digits: 3, letters: letter, apart: letter | number}, true

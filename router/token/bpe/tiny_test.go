@@ -358,6 +358,27 @@ func TestT3SeamsChangeNothing(t *testing.T) {
 	}
 }
 
+// TestT1TheCacheTellsPiecesApart: short pieces that look alike do not get each
+// other's tokens.
+func TestT1TheCacheTellsPiecesApart(t *testing.T) {
+	tok := loaded(t, tiny(func(f, _ dict) {
+		f["pre_tokenizer"] = dict{"type": "ByteLevel", "use_regex": false, "add_prefix_space": false}
+	}))
+	var sc scratch
+	rapid.Check(t, func(rt *rapid.T) {
+		s := rapid.StringMatching(`[aAbB12]{1,20}`).Draw(rt, "piece")
+		if rapid.Bool().Draw(rt, "one letter") {
+			s = strings.Repeat(s[:1], len(s))
+		}
+		for _, s := range []string{s, s[:1] + s, s + s[len(s)-1:]} {
+			got := sc.cache.tokenize(&tok.model, nil, &sc, s)
+			if want := tok.model.tokenizePart(nil, &scratch{}, s); !slices.Equal(got, want) {
+				rt.Fatalf("T1: %q: %v, want %v", s, got, want)
+			}
+		}
+	})
+}
+
 // TestT4ManyAtOnce: goroutines share a Tokenizer and get what one alone gets.
 func TestT4ManyAtOnce(t *testing.T) {
 	for _, file := range []dict{tiny(nil), tinyPieces(nil), tiny(func(f, _ dict) { f["normalizer"] = dict{"type": "NFC"} })} {
