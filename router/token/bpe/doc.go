@@ -32,5 +32,6 @@
 //	T5  Encode allocates nothing per token.
 //	T6  Load returns, whatever the file, without panic; file, vocabulary, merges,
 //	    added tokens, nesting and steps are bounded. Encode takes a time that grows
-//	    as n log n with the text, and no text grows more than a hundredfold.
+//	    as n log n with the text, and normalizers lengthen none more than a
+//	    hundredfold.
 package bpe

@@ -36,7 +36,7 @@ func (l *loader) readModel(json string) error {
 }
 
 func (l *loader) readVocab(json string) error {
-	l.vocab = make(map[string]uint32, len(json)/24)
+	l.vocab = make(map[string]uint32, min(len(json)/24, maxVocab))
 	ids := map[uint32]struct{}{}
 	var dense []bool // ids in order need no map
 	c := scan{s: json}
