@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// long is 400,000 characters of English: BANYAN_TEXT (a file; War and Peace of
+// long is 400,000 characters of English: TOKENIZERS_TEXT (a file; War and Peace of
 // ollama's test data, say), else the plain texts over and over.
 func long(t testing.TB) string {
 	t.Helper()
-	if name := os.Getenv("BANYAN_TEXT"); name != "" {
+	if name := os.Getenv("TOKENIZERS_TEXT"); name != "" {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

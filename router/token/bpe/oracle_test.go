@@ -14,15 +14,15 @@ import (
 )
 
 // python is an interpreter that has tokenizers (Rust), the oracle: that of
-// BANYAN_TOKENIZERS_PYTHON, or python3.
+// TOKENIZERS_PYTHON, or python3.
 func python(t testing.TB) string {
 	t.Helper()
-	p := os.Getenv("BANYAN_TOKENIZERS_PYTHON")
+	p := os.Getenv("TOKENIZERS_PYTHON")
 	if p == "" {
 		p = "python3"
 	}
 	if err := exec.Command(p, "-c", "import tokenizers").Run(); err != nil {
-		t.Skipf("%s cannot import tokenizers (pip install tokenizers; BANYAN_TOKENIZERS_PYTHON names another python): %v", p, err)
+		t.Skipf("%s cannot import tokenizers (pip install tokenizers; TOKENIZERS_PYTHON names another python): %v", p, err)
 	}
 	return p
 }
@@ -87,13 +87,13 @@ func mustLoad(t testing.TB, file string) *Tokenizer {
 	return tok
 }
 
-// realFiles are the files of BANYAN_TOKENIZERS, a folder that
+// realFiles are the files of TOKENIZERS_DIR, a folder that
 // testdata/vocabularies.py fills.
 func realFiles(t testing.TB) []string {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join(os.Getenv("BANYAN_TOKENIZERS"), "*.json"))
-	if os.Getenv("BANYAN_TOKENIZERS") == "" || len(files) == 0 {
-		t.Skip("BANYAN_TOKENIZERS names no folder of tokenizer.json files (testdata/vocabularies.py writes one)")
+	files, _ := filepath.Glob(filepath.Join(os.Getenv("TOKENIZERS_DIR"), "*.json"))
+	if os.Getenv("TOKENIZERS_DIR") == "" || len(files) == 0 {
+		t.Skip("TOKENIZERS_DIR names no folder of tokenizer.json files (testdata/vocabularies.py writes one)")
 	}
 	return files
 }
