@@ -2,7 +2,6 @@ package disagg
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/banyan-llm/banyan/router/openai"
 )
@@ -10,6 +9,20 @@ import (
 // maxAnswerBytes bounds the answer of a prefill leg. The
 // block ids of a million-token prompt take under 1 MB; streams take more.
 const maxAnswerBytes = 16 << 20
+
+// Errors of prefill legs that may be told: nothing of them came from a replica.
+const (
+	errLarge  = plainError("the prefill answer is too large")
+	errAnswer = plainError("the prefill answer is not what its engine sends")
+)
+
+// plainError is an error in this program's own words.
+type plainError string
+
+func (e plainError) Error() string { return string(e) }
+
+// Plain is what may be told of the error.
+func (e plainError) Plain() string { return string(e) }
 
 // prefillAnswer is what a prefill leg's answer says for the decode leg.
 type prefillAnswer struct {
@@ -33,7 +46,7 @@ type wire struct {
 func readWire(body []byte) (wire, prefillAnswer, error) {
 	var w wire
 	if err := json.Unmarshal(body, &w); err != nil {
-		return w, prefillAnswer{}, fmt.Errorf("read the prefill answer: %w", err)
+		return w, prefillAnswer{}, errAnswer
 	}
 	a := prefillAnswer{Usage: openai.ParseUsage(body)}
 	if len(w.Choices) > 0 && w.Choices[0].Finish != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // errPrefill ends a decode leg that waits for a prefill leg which failed.
-var errPrefill = errors.New("the prefill replica failed")
+const errPrefill = plainError("the prefill replica failed")
 
 // headed is how a prefill leg began; err if it did not.
 type headed struct {

@@ -37,7 +37,7 @@ func readTRTLLM(body []byte) (prefillAnswer, error) {
 	}
 	o, err := openai.Parse(openai.Other, params)
 	if err != nil {
-		return a, fmt.Errorf("read disaggregated_params: %w", err)
+		return a, errAnswer
 	}
 	o.Set("request_type", []byte(`"generation_only"`))
 	a.Transfer, a.Prompt = o.Bytes(), prompt
@@ -65,17 +65,17 @@ func trtllmGeneration(r *openai.Request, a prefillAnswer) []byte {
 func trtllmWhole(body []byte) ([]byte, error) {
 	o, err := openai.Parse(openai.Other, body)
 	if err != nil {
-		return nil, fmt.Errorf("read the context answer: %w", err)
+		return nil, errAnswer
 	}
 	o.Delete("prompt_token_ids")
 	var choices []json.RawMessage
 	if err := json.Unmarshal(o.Get("choices"), &choices); err != nil {
-		return nil, fmt.Errorf("read the context answer: %w", err)
+		return nil, errAnswer
 	}
 	for i := range choices {
 		c, err := openai.Parse(openai.Other, choices[i])
 		if err != nil {
-			return nil, fmt.Errorf("read the context answer: %w", err)
+			return nil, errAnswer
 		}
 		c.Delete("disaggregated_params")
 		choices[i] = c.Bytes()

@@ -14,7 +14,7 @@ import (
 )
 
 // errTimeout ends a prefill leg that took too long.
-var errTimeout = errors.New("the prefill replica did not answer in time")
+const errTimeout = plainError("the prefill replica did not answer in time")
 
 // turns are the bodies of two legs that follow one another.
 type turns struct {
@@ -85,7 +85,7 @@ func (l *Legs) decodeAlone(t *Try, why error, now time.Time) (*http.Response, er
 	if errors.Is(why, errTimeout) {
 		how = Timeout
 	}
-	l.Log.Debug("prefill leg failed", "replica", t.Prefill.Name, "err", why)
+	l.Log.Debug("prefill leg failed", "replica", t.Prefill.Name, "how", string(how))
 	t.Book.Ended(how, openai.Usage{}, now)
 	t.Book.FellBack(why, now)
 	return l.Transport.RoundTrip(t.Request)
@@ -133,7 +133,7 @@ func (l *Legs) exchange(ctx context.Context, t *Try, body []byte) (*http.Respons
 	case err != nil:
 		return nil, nil, err
 	case len(raw) > maxAnswerBytes:
-		return nil, nil, fmt.Errorf("the prefill answer is larger than %d bytes", maxAnswerBytes)
+		return nil, nil, errLarge
 	}
 	res.Body = io.NopCloser(bytes.NewReader(raw))
 	return res, raw, nil
@@ -143,5 +143,5 @@ func (l *Legs) exchange(ctx context.Context, t *Try, body []byte) (*http.Respons
 func refusal(status int) bool { return status >= 400 && status <= 451 }
 
 func statusError(status int) error {
-	return fmt.Errorf("the prefill replica answered with status %d", status)
+	return plainError(fmt.Sprintf("the prefill replica answered with status %d", status))
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -30,8 +31,11 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string {
-	return strings.TrimSpace(e.path + " answered " + http.StatusText(e.code))
+	return fmt.Sprintf("%s answered %d", e.path, e.code)
 }
+
+// Plain is what may be told of it.
+func (e *statusError) Plain() string { return e.Error() }
 
 // definite reports whether asking again would bring the same: the engine
 // answered, if only that it has no such endpoint or something unreadable.

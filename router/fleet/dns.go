@@ -142,6 +142,8 @@ var awsMetadata6 = netip.MustParseAddr("fd00:ec2::254")
 // errForbidden is of an answer of which something was not taken.
 type errForbidden struct{ addr netip.Addr }
 
+func (e errForbidden) Plain() string { return e.Error() }
+
 func (e errForbidden) Error() string {
 	return fmt.Sprintf("%s is not taken from discovery, being a link-local, metadata, multicast or unspecified address; name a replica there under replicas", e.addr)
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"encoding/json"
-	"errors"
 	"net"
 	"strconv"
 	"strings"
@@ -26,7 +25,7 @@ type serverInfo struct {
 }
 
 // errInfo says that a /server_info was no such thing, without its content.
-var errInfo = errors.New("/server_info is not what an engine sends")
+var errInfo = plainError("/server_info is not what an engine sends")
 
 // wireInfo names the fields. SGLang dumps its arguments: page_size is its own,
 // kv_events a description of its publisher, kv_events_config the option's text

@@ -2,8 +2,6 @@ package fleet
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -13,8 +11,9 @@ import (
 const maxLoadRanks = 1024
 
 var (
-	errNotReady = errors.New("/v1/loads tells no load yet")
-	errNoRank   = errors.New("/v1/loads does not name this rank")
+	errNotReady = plainError("/v1/loads tells no load yet")
+	errLoads    = plainError("/v1/loads is not what an engine sends")
+	errNoRank   = plainError("/v1/loads does not name this rank")
 )
 
 // rankLoad is one entry of SGLang's /v1/loads.
@@ -35,7 +34,7 @@ func parseLoads(body []byte, rank int) (crdt.Scrape, error) {
 		Loads []rankLoad `json:"loads"`
 	}
 	if err := json.Unmarshal(body, &page); err != nil {
-		return crdt.Scrape{}, fmt.Errorf("parse /v1/loads: %w", err)
+		return crdt.Scrape{}, errLoads
 	}
 	if len(page.Loads) == 0 || len(page.Loads) > maxLoadRanks {
 		return crdt.Scrape{}, errNotReady

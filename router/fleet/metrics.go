@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 // errNoSeries says that a page held none of the load series: the engine's load
 // is unknown, not idle.
-var errNoSeries = errors.New("metrics page holds no load series")
+var errNoSeries = plainError("metrics page holds no load series")
 
 // page is what a Prometheus text page told.
 type page struct {

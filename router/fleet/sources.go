@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -19,7 +18,7 @@ const (
 )
 
 // errSources says that a /kv_event_sources was no such thing.
-var errSources = errors.New("/kv_event_sources is not what an engine sends")
+var errSources = plainError("/kv_event_sources is not what an engine sends")
 
 // reachable turns an endpoint as the engine binds it into one to dial: any
 // interface means the host of the replica's URL. A host told outright counts

@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/banyan-llm/banyan/crdt"
@@ -33,10 +30,10 @@ const (
 )
 
 // errModels says that a /v1/models was no such thing.
-var errModels = errors.New("parse /v1/models")
+const errModels = plainError("/v1/models is no list of models")
 
 // errTooLarge says that a page is over its bound.
-var errTooLarge = errors.New("the page is too large")
+const errTooLarge = plainError("the page is too large")
 
 // chore is something done to a replica now and then, less often while it fails.
 type chore struct {
@@ -200,7 +197,7 @@ func (f *Fleet) probe(ctx context.Context, r *Replica) {
 			}
 			return
 		}
-		err = fmt.Errorf("/health answered %d", res.StatusCode)
+		err = plainError(fmt.Sprintf("/health answered %d", res.StatusCode))
 	}
 	if r.judge(now, func(b *breaker) bool { return b.probeFail(now, Refused(err), timedOut(err), Cause(err)) }) {
 		f.cfg.Logger.Warn("replica down", "replica", r.Name(), "reason", Cause(err))
@@ -258,7 +255,7 @@ func parseModels(body []byte) ([]Model, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, fmt.Errorf("%w: %w", errModels, err)
+		return nil, errModels // encoding/json quotes what it does not expect
 	}
 	if len(page.Data) == 0 || len(page.Data) > maxModels {
 		return nil, fmt.Errorf("%w: %d models", errModels, len(page.Data))
@@ -300,38 +297,4 @@ func (f *Fleet) readLoad(ctx context.Context, r *Replica, noLoads bool) (crdt.Sc
 	}
 	p.scrape.Version = uint64(time.Now().UnixMilli())
 	return p.scrape, nil
-}
-
-// Refused reports whether an error means that nobody listens at the address.
-func Refused(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH)
-}
-
-// timedOut reports whether an error means that no answer came in time.
-func timedOut(err error) bool {
-	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
-}
-
-// Cause says in a few words why a replica could not be reached.
-func Cause(err error) string {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused"
-	case errors.Is(err, syscall.ECONNRESET):
-		return "connection reset"
-	case timedOut(err):
-		return "time-out"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "connection closed"
-	case strings.Contains(err.Error(), "HTTP response to HTTPS client"):
-		return "it speaks http: write http:// in url"
-	}
-	msg := err.Error()
-	if i := strings.LastIndex(msg, ": "); i >= 0 {
-		msg = msg[i+2:]
-	}
-	return msg
 }

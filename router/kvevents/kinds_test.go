@@ -62,7 +62,7 @@ func TestSubscriberTellsOfAnUnknownCacheGroup(t *testing.T) {
 	}
 	waitFor(t, func() string { return fmt.Sprint(s.Status().Counters.Events) }, "2")
 	st := s.Status()
-	if !strings.Contains(st.Warning, `"holographic"`) || st.Counters.UnknownKinds != 1 || st.Unusable != "" {
+	if !strings.Contains(st.Warning, "does not know") || strings.Contains(st.Warning, "holographic") || st.Counters.UnknownKinds != 1 || st.Unusable != "" {
 		t.Fatalf("%+v", st)
 	}
 }

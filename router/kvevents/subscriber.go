@@ -342,12 +342,11 @@ func (s *Subscriber) slot(f Frame, at time.Time) (crdt.Slot, bool) {
 	s.fit.add(p)
 	if p.UnknownKind != "" && !s.strange {
 		s.strange = true
-		s.log.Warn("blocks ignored: this version does not know the kind of their cache group; upgrade banyan", "kind", p.UnknownKind)
+		s.log.Warn("blocks ignored: this version does not know the kind of their cache group; upgrade banyan")
 	}
 	s.mu.Lock()
 	if p.UnknownKind != "" {
-		s.status.Warning = fmt.Sprintf("its cache has a group of the kind %q, which this version of banyan does not know: "+
-			"the blocks of that group are left out", p.UnknownKind)
+		s.status.Warning = "its cache has a group of a kind that this version of banyan does not know: the blocks of that group are left out"
 	}
 	s.status.Counters.add(b, p)
 	s.status.LastEvent, s.status.Layout, s.status.Rank = at, b.Layout, b.Rank

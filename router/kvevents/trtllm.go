@@ -64,7 +64,7 @@ const (
 func DecodeTRT(body []byte) (events []TRTEvent, nameless int, err error) {
 	var elements []trtElement
 	if err := json.Unmarshal(body, &elements); err != nil {
-		return nil, 0, fmt.Errorf("decode TensorRT-LLM events: %w", err)
+		return nil, 0, errors.New("decode TensorRT-LLM events: no list of them") // encoding/json quotes what it does not expect
 	}
 	if len(elements) > maxTRTEvents {
 		return nil, 0, fmt.Errorf("decode TensorRT-LLM events: %d in one answer", len(elements))

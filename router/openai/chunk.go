@@ -151,23 +151,21 @@ func deltaHasToken(delta []byte) bool {
 	return filled || fields && !role
 }
 
-// finishReason decodes a reason; the usual ones without allocating.
+// finishReasons are those of the APIs.
+var finishReasons = []string{
+	"stop", "length", "tool_calls", "abort", "end_turn", "tool_use", "function_call", "content_filter", "error",
+	"max_tokens", "stop_sequence", "pause_turn", "refusal", "model_context_window_exceeded",
+}
+
+// finishReason reads a reason, which is told in traces: "other" if it is none of
+// the APIs', for then it may be any text.
 func finishReason(raw []byte) string {
-	switch string(raw) {
-	case `"stop"`:
-		return "stop"
-	case `"length"`:
-		return "length"
-	case `"tool_calls"`:
-		return "tool_calls"
-	case `"abort"`:
-		return "abort"
-	case `"end_turn"`:
-		return "end_turn"
-	case `"tool_use"`:
-		return "tool_use"
+	for _, known := range finishReasons {
+		if len(raw) == len(known)+2 && string(raw[1:len(raw)-1]) == known {
+			return known
+		}
 	}
-	return clip(unquote(raw))
+	return "other"
 }
 
 // AppendWithoutUsage appends the event's raw bytes without the top-level usage

@@ -26,7 +26,16 @@ var (
 
 // ErrDeadline is Result.Err of a try that Limits.Deadline ended: no fault of
 // the replica's.
-var ErrDeadline = errors.New("the request's deadline is over")
+const ErrDeadline = plainError("the request's deadline is over")
+
+// plainError is an error in this program's own words: nothing of it came from a
+// replica, so it may be told.
+type plainError string
+
+func (e plainError) Error() string { return string(e) }
+
+// Plain is what may be told of the error.
+func (e plainError) Plain() string { return string(e) }
 
 // Config wires a Handler. Pick is required; other nil funcs are not called.
 // All of them are called from request goroutines and must not block, but for

@@ -21,8 +21,8 @@ const (
 // errIdle ends an answer that began and stands still, errUnfinished one whose
 // stream ended before it.
 var (
-	errIdle       = errors.New("the answer stands still")
-	errUnfinished = errors.New("the stream ended before the answer did")
+	errIdle       = plainError("the answer stands still")
+	errUnfinished = plainError("the stream ended before the answer did")
 )
 
 // deliver passes an answer on, from its first bytes to its end. It returns false

@@ -25,10 +25,10 @@ import (
 const bufferBytes = 32 << 10
 
 // errFirstByte ends a try that waited too long.
-var errFirstByte = errors.New("no first byte in time")
+const errFirstByte = plainError("no first byte in time")
 
 // errProtocol ends a try whose replica speaks something else from here on.
-var errProtocol = errors.New("the replica switched protocols")
+const errProtocol = plainError("the replica switched protocols")
 
 // try is one dispatch of a call to one target.
 type try struct {

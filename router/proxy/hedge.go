@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -35,7 +34,7 @@ const (
 var HedgeOutcomes = []HedgeOutcome{HedgeWon, HedgeLost, HedgeFailed}
 
 // errLost ends the try that was slower.
-var errLost = errors.New("another replica answered first")
+const errLost = plainError("another replica answered first")
 
 // waits are the last waits for first bytes.
 type waits struct {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -39,7 +38,7 @@ var Resumptions = []Resumption{
 }
 
 // errGaveUp ends a try whose replica said in the stream that it will not finish.
-var errGaveUp = errors.New("the replica gave the answer up")
+const errGaveUp = plainError("the replica gave the answer up")
 
 // unfinished is a streamed answer as far as the client has it: what another
 // replica needs to go on if this one is lost. The tokens are the engine's own;

@@ -21,7 +21,7 @@ func KeyCure(engine string, kind token.Kind, reason token.Reason) string {
 	case engine == "sglang":
 		return "Upgrade to SGLang 0.5.23 or newer: its /tokenize takes chats"
 	case engine == "vllm":
-		return "Start vLLM with " + scaleOut + ", or list a `vllm launch render` server (kind: render)"
+		return "Start vLLM with --enable-scale-out, or list a `vllm launch render` server (kind: render)"
 	case engine == "trtllm":
 		return "Upgrade to a TensorRT-LLM that has /_internal/tokenize, or let clients send token ids"
 	}
@@ -45,23 +45,17 @@ func keyProblems(keys []console.Keying) (out []console.Problem) {
 		if !k.Off || apis[of][0] != k.API {
 			continue
 		}
-		why, help := k.Reason, k.Cure
+		why := k.Reason
 		if k.Why != "" {
 			why = k.Why
 		}
-		if strings.Contains(why, scaleOut) { // the engine tells the cure itself
-			help = strings.Replace(help, "Start vLLM with "+scaleOut, "Do that", 1)
-		}
 		out = append(out, console.Problem{
 			Text: fmt.Sprintf("Exact routing is off for %s prompts of %s: %s", strings.Join(apis[of], " and "), k.Model, why),
-			Help: "They are matched by text, so only prefixes that this mesh itself routed are found. " + help,
+			Help: "They are matched by text, so only prefixes that this mesh itself routed are found. " + k.Cure,
 		})
 	}
 	return out
 }
-
-// scaleOut is the option of vLLM that turns its render endpoints on.
-const scaleOut = "--enable-scale-out"
 
 // KeyScheme is how prompts of a replica's model are keyed: by text if those of
 // any API are.

@@ -25,7 +25,7 @@ func TestAReplicaWithoutEventsIsNotedWithACure(t *testing.T) {
 
 // TestTheSameCureIsToldOnce is I3 for exact routing.
 func TestTheSameCureIsToldOnce(t *testing.T) {
-	why := "/v1/messages/render answered 403: Restart vllm serve with --enable-scale-out to enable them"
+	why := "/v1/messages/render answered 403"
 	cure := "Start vLLM with --enable-scale-out, or list a `vllm launch render` server (kind: render)"
 	got := keyProblems([]console.Keying{
 		{Model: "m", API: "chat", Exact: true}, {Model: "m", API: "messages", Off: true, Why: why, Cure: cure}, {Model: "m", API: "responses", Off: true, Why: why, Cure: cure},

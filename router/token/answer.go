@@ -28,7 +28,7 @@ func decode(raw []byte) (rendered, error) {
 	if len(raw) > 0 && raw[0] == '[' {
 		var list []json.RawMessage
 		if err := json.Unmarshal(raw, &list); err != nil {
-			return r, fmt.Errorf("decode token ids: %w", err)
+			return r, errIDs
 		}
 		if len(list) == 0 {
 			return r, errors.New("decode token ids: the answer is empty")
@@ -43,7 +43,7 @@ func decode(raw []byte) (rendered, error) {
 		Features *features       `json:"features"`
 	}
 	if err := json.Unmarshal(raw, &shape); err != nil {
-		return r, fmt.Errorf("decode token ids: %w", err)
+		return r, errIDs // encoding/json quotes what it does not expect
 	}
 	ids := shape.TokenIDs
 	if ids == nil {

@@ -3,7 +3,6 @@ package token
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 const (
 	maxAnswerBytes = 16 << 20 // about two million token ids
 	maxErrorBytes  = 4 << 10
-	maxWhyBytes    = 160 // of its error message that are kept
 )
 
 // Results of asking that a caller tells apart.
@@ -189,18 +187,14 @@ func (t *Tokenizer) send(ctx context.Context, o *Oracle, path string, body []byt
 	return raw, nil
 }
 
-// refused says what an answer other than 200 means. That an endpoint is not
-// here is said in many ways: no such route, not for you, not started with it.
-// But vLLM says 404 also of a model that it does not serve, and then the
-// endpoint is there.
+// refused says what an answer other than 200 means, by its code alone: what an
+// error says may be the prompt. That an endpoint is not here is said in many
+// ways: no such route, not for you, not started with it. But vLLM says 404 also of
+// a model that it does not serve, and then the endpoint is there.
 func refused(res *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes))
 	why := fmt.Sprintf("answered %d", res.StatusCode)
-	if said := message(raw); said != "" {
-		why += ": " + said
-	}
 	switch code := res.StatusCode; {
-	case code == http.StatusNotFound && bytes.Contains(raw, []byte(`"NotFoundError"`)):
+	case code == http.StatusNotFound && namesNotFound(res.Body):
 		return &refusal{errRejected, why}
 	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented,
 		code == http.StatusForbidden || code == http.StatusUnauthorized:
@@ -213,34 +207,10 @@ func refused(res *http.Response) error {
 	return fmt.Errorf("%w: %s", errFailed, why)
 }
 
-// message is what an error page says, cut short; nothing if it is no JSON of
-// a known form. Validation errors quote the prompt, so only the text before
-// the first line break, quote or brace is kept.
-func message(raw []byte) string {
-	var page struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-		Message string `json:"message"`
-		Detail  any    `json:"detail"`
-	}
-	if json.Unmarshal(raw, &page) != nil {
-		return ""
-	}
-	said := page.Error.Message
-	if said == "" {
-		said = page.Message
-	}
-	if text, ok := page.Detail.(string); ok && said == "" {
-		said = text
-	}
-	if i := strings.IndexAny(said, "\r\n'\"{[`"); i >= 0 {
-		said = said[:i]
-	}
-	if len(said) > maxWhyBytes {
-		said = said[:maxWhyBytes]
-	}
-	return strings.ToValidUTF8(strings.TrimRight(said, " :."), "")
+// namesNotFound reports whether an error page is vLLM's of an unknown model.
+func namesNotFound(body io.Reader) bool {
+	raw, _ := io.ReadAll(io.LimitReader(body, maxErrorBytes))
+	return bytes.Contains(raw, []byte(`"NotFoundError"`))
 }
 
 func (t *Tokenizer) hashes(tokens []uint32) []radix.TokenHash {

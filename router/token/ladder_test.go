@@ -421,17 +421,20 @@ func TestI5ModelsAreBounded(t *testing.T) {
 	}
 }
 
-// Error messages may quote the prompt; what is kept of them never does.
+// Error messages may quote the prompt; nothing of them is kept, nor of an answer
+// that is no list of token ids.
 func TestWhatIsKeptOfARefusalHoldsNoPrompt(t *testing.T) {
-	for body, want := range map[string]string{
-		`{"error":{"message":"Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."}}`: "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them",
-		`{"error":{"message":"1 validation error:\n  {'input': 'my secret'}"}}`:                                                "1 validation error",
-		`{"message":"Invalid prompt 'my secret'"}`:                                                                             "Invalid prompt",
-		`{"detail":"Not Found"}`: "Not Found", `{"detail":[{"input":"my secret"}]}`: "", `my secret`: "",
-		`{"error":"my secret"}`: "",
-	} {
-		if got := message([]byte(body)); got != want {
-			t.Errorf("%s: %q, want %q", body, got, want)
+	for _, code := range []int{400, 403, 404, 422, 500, 503} {
+		for _, body := range []string{`{"error":{"message":"my secret"}}`, `{"detail":"my secret"}`, `"NotFoundError" my secret`} {
+			err := refused(&http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body))})
+			if want := "answered " + strconv.Itoa(code); !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%d %s: %v", code, body, err)
+			}
+		}
+	}
+	for _, body := range []string{`my secret`, `["my secret"]`, `{"tokens":"my secret"}`, `{"count":12345,"count":"my secret"}`, `{"max_model_len":1.2345678}`} {
+		if _, err := decode([]byte(body)); err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "345") {
+			t.Errorf("%s: %v", body, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -57,7 +58,7 @@ func (c *conn) receive() (item, error) {
 			}
 		case "PONG":
 		case "ERROR":
-			return item{}, fmt.Errorf("peer says %s", errorReason(it.body))
+			return item{}, errors.New("the engine ended it with an error")
 		default:
 			return it, nil
 		}

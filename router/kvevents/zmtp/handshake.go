@@ -3,6 +3,7 @@ package zmtp
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,12 +15,14 @@ const (
 	mechanismBytes = 20
 )
 
-// partners lists which socket types may talk to each other.
+// partners lists which socket types may talk to each other. No other type is told
+// of: a peer could write anything there.
 var partners = map[string][]string{
 	"PUB":    {"SUB", "XSUB"},
 	"SUB":    {"PUB", "XPUB"},
 	"DEALER": {"ROUTER", "REP", "DEALER"},
 	"ROUTER": {"DEALER", "REQ", "ROUTER"},
+	"XPUB":   {}, "XSUB": {}, "REQ": {}, "REP": {}, "PUSH": {}, "PULL": {}, "PAIR": {}, // others'
 }
 
 // greeting is our first 64 bytes: version 3.1, NULL, not a server.
@@ -41,7 +44,7 @@ func parseGreeting(g []byte) (minor byte, err error) {
 	}
 	mechanism := string(bytes.TrimRight(g[12:12+mechanismBytes], "\x00"))
 	if mechanism != "NULL" {
-		return 0, fmt.Errorf("greeting: security mechanism %q, only NULL is spoken", mechanism)
+		return 0, errors.New("greeting: it wants a security mechanism, only NULL is spoken")
 	}
 	if g[10] > 3 {
 		return 1, nil
@@ -87,9 +90,9 @@ func (c *conn) readReady(socketType string) error {
 	switch it.command {
 	case "READY":
 	case "ERROR":
-		return fmt.Errorf("handshake: peer refused: %s", errorReason(it.body))
+		return errors.New("handshake: the engine refuses it")
 	default:
-		return fmt.Errorf("handshake: %w: %q instead of READY", errCommand, it.command)
+		return fmt.Errorf("handshake: %w instead of READY", errCommand)
 	}
 	peerType, identity, err := parseMetadata(it.body)
 	if err != nil {
@@ -99,7 +102,10 @@ func (c *conn) readReady(socketType string) error {
 		c.identity = identity
 		return nil
 	}
-	reason := fmt.Sprintf("%s does not talk to %.16s", socketType, peerType)
+	if partners[peerType] == nil {
+		peerType = "a socket of another kind"
+	}
+	reason := fmt.Sprintf("%s does not talk to %s", socketType, peerType)
 	_, _ = c.nc.Write(appendCommand(nil, "ERROR", append([]byte{byte(len(reason))}, reason...)))
 	return fmt.Errorf("handshake: %s", reason)
 }
@@ -147,12 +153,4 @@ func parseMetadata(b []byte) (socketType string, identity []byte, err error) {
 		}
 	}
 	return socketType, identity, nil
-}
-
-// errorReason reads the short string of an ERROR command.
-func errorReason(b []byte) string {
-	if len(b) == 0 || int(b[0]) > len(b)-1 {
-		return "no reason given"
-	}
-	return fmt.Sprintf("%q", b[1:1+int(b[0])])
 }
