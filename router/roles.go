@@ -12,7 +12,7 @@ func listOf(rules *inForce, replicas []*fleet.Replica) *report.Fleet {
 	for _, r := range replicas {
 		out.Listed = append(out.Listed, report.Listed{
 			Name: r.Name(), URL: r.Spec.URL, Role: r.Spec.Role, Serves: r.Spec.Kind == fleet.KindReplica,
-			Rank: r.Spec.Rank, Ranks: r.Spec.Ranks, Told: r.Facts().Ranks, OneOfMany: r.OneOfMany(), EventRank: -1,
+			Rank: r.Spec.Rank, Ranks: r.Spec.Ranks, Told: r.Facts().Ranks, OneOfMany: r.OneOfMany(), RanksCut: r.RanksCut(), EventRank: -1,
 		})
 	}
 	return out

@@ -40,8 +40,8 @@ func TestNoWordOfAnAnswerIsACause(t *testing.T) {
 		f := New(Config{})
 		f.Set([]Spec{{URL: s.URL, Engine: sglang}}, time.Now())
 		r := f.List()[0]
-		_, loadErr := f.readLoad(t.Context(), r, false)
-		_, listErr := f.readModels(t.Context(), r)
+		_, loadErr := readLoad(t.Context(), f.pagesOf(r), r, false)
+		_, listErr := readModels(t.Context(), f.pagesOf(r))
 		for _, err := range []error{loadErr, listErr} {
 			if cause := Cause(err); err == nil || cause == "" || strings.Contains(cause, "MARK") {
 				t.Errorf("%q: %v is told as %q", answer, err, cause)

@@ -54,6 +54,7 @@ func definite(err error) bool {
 // at most once.
 type inquiry struct {
 	fleet   *Fleet
+	pages   *urlPages
 	ctx     context.Context //nolint:containedctx // lives as long as the call to inquire
 	replica *Replica
 	facts   Facts
@@ -63,8 +64,8 @@ type inquiry struct {
 
 // inquire asks a replica's engine what the configuration does not say, and
 // publishes what it learned. It reports whether every question was answered.
-func (f *Fleet) inquire(ctx context.Context, r *Replica) (settled bool) {
-	q := &inquiry{fleet: f, ctx: ctx, replica: r, facts: r.Spec.configured()}
+func (f *Fleet) inquire(ctx context.Context, r *Replica, read *urlPages) (settled bool) {
+	q := &inquiry{fleet: f, pages: read, ctx: ctx, replica: r, facts: r.Spec.configured()}
 	if q.facts.Engine == "" {
 		q.identify()
 	}
@@ -109,7 +110,7 @@ func (q *inquiry) identify() {
 	if q.facts.Engine != "" {
 		return
 	}
-	_, err := q.fleet.read(q.ctx, q.replica, fromVersion, maxInfoBytes)
+	_, err := q.pages.read(q.ctx, fromVersion, maxInfoBytes)
 	q.open = q.open || !definite(err)
 	switch {
 	case err == nil:
@@ -132,9 +133,9 @@ func (q *inquiry) askInfo() {
 	}
 	q.asked = true
 	spec := &q.replica.Spec
-	body, err := q.fleet.read(q.ctx, q.replica, fromInfo, maxInfoBytes)
+	body, err := q.pages.read(q.ctx, fromInfo, maxInfoBytes)
 	if definite(err) && err != nil {
-		body, err = q.fleet.read(q.ctx, q.replica, "/get_server_info", maxInfoBytes) // SGLang before 2026
+		body, err = q.pages.read(q.ctx, "/get_server_info", maxInfoBytes) // SGLang before 2026
 	}
 	if err != nil {
 		q.open = q.open || !definite(err)
@@ -155,7 +156,7 @@ func (q *inquiry) askInfo() {
 
 // askMetrics reads a metrics page for the engine's name, page and capacity.
 func (q *inquiry) askMetrics(path string) {
-	body, err := q.fleet.read(q.ctx, q.replica, path, maxMetricsBytes)
+	body, err := q.pages.read(q.ctx, path, maxMetricsBytes)
 	if err != nil {
 		q.open = q.open || !definite(err)
 		return

@@ -44,10 +44,10 @@ func ask(t *testing.T, spec Spec, answers map[string]string) (Facts, bool) {
 	f := New(Config{})
 	f.Set([]Spec{spec}, time.Now())
 	r := f.List()[0]
-	if list, err := f.readModels(t.Context(), r); err == nil {
+	if list, err := readModels(t.Context(), f.pagesOf(r)); err == nil {
 		r.models.Store(&list)
 	}
-	settled := f.inquire(t.Context(), r)
+	settled := f.inquire(t.Context(), r, f.pagesOf(r))
 	return r.Facts(), settled
 }
 
@@ -174,7 +174,7 @@ func TestKeysInServerInfoAreKeptNowhere(t *testing.T) {
 		f := New(Config{Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, Output: &log})})
 		f.Set([]Spec{{URL: srv.URL, Engine: "sglang"}}, time.Now())
 		r := f.List()[0]
-		f.inquire(t.Context(), r)
+		f.inquire(t.Context(), r, f.pagesOf(r))
 		_, err := parseServerInfo([]byte(body), srv.URL, 0)
 		if kept := fmt.Sprintf("%+v %+v %v %s", r.Facts(), r.Health(), err, log.String()); strings.Contains(kept, secret) {
 			t.Errorf("I5: %s", kept)
@@ -305,7 +305,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	defer srv.Close()
 	f := New(Config{})
 	f.Set([]Spec{{URL: srv.URL, Credentials: "c"}}, time.Now())
-	if _, err := f.readModels(t.Context(), f.List()[0]); err == nil || reached.Load() {
+	if _, err := readModels(t.Context(), f.pagesOf(f.List()[0])); err == nil || reached.Load() {
 		t.Errorf("error %v, reached %v", err, reached.Load())
 	}
 }

@@ -81,7 +81,7 @@ const (
 	SourceKubernetes = "kubernetes"
 )
 
-// maxReplicas bounds the list.
+// maxReplicas bounds the list, but for what the configuration names.
 const maxReplicas = 4096
 
 // Set replaces what the configuration lists.
@@ -100,49 +100,40 @@ func (f *Fleet) Update(source string, specs []Spec, now time.Time) {
 }
 
 // rebuildLocked makes the list of what the sources say and the engines told.
-// New replicas start slowly if they are late.
+// New replicas start slowly if they are late. First come those that are listed
+// themselves, so that no rank which an engine tells of takes a place, a name or a
+// stream of theirs.
 func (f *Fleet) rebuildLocked(now time.Time, late bool) {
 	old := f.List()
-	known := make(map[crdt.StreamID]*Replica, len(old))
+	l := rebuilding{fleet: f, now: now, late: late, known: make(map[crdt.StreamID]*Replica, len(old)), names: map[string]bool{}, streams: map[crdt.StreamID]bool{}}
 	for _, r := range old {
-		known[r.Stream] = r
+		l.known[r.Stream] = r
 	}
-	next := make([]*Replica, 0, len(old))
-	names, streams := map[string]bool{}, map[crdt.StreamID]bool{}
 	listed, single := f.urlsLocked()
 	for url := range f.told {
 		if !listed[url] {
 			delete(f.told, url)
 		}
 	}
+	var ranked []listedSpec
 	for _, from := range f.sourcesLocked() {
 		for _, base := range f.sources[from] {
 			base = base.withDefaults()
 			if from != SourceStatic && !f.sane(from, base) {
 				continue
 			}
-			for _, spec := range base.expand(f.ranksLocked(&base, single)) {
-				id := spec.Stream()
-				if names[spec.Name] || streams[id] || len(next) == maxReplicas {
-					continue
-				}
-				names[spec.Name], streams[id] = true, true
-				told := spec.Rank != base.Rank && base.Ranks == 0
-				if r := known[id]; r != nil && r.Source == from && r.Told == told && r.Spec.same(&spec) {
-					next = append(next, r)
-					continue
-				}
-				r := newReplica(spec, now)
-				r.Source, r.Told, r.slowStart, r.began = from, told, f.cfg.SlowStart, f.began
-				if late {
-					r.rose.Store(r.ms(now))
-				} else if first := known[base.Stream()]; first != nil && spec.Rank != base.Rank {
-					r.rose.Store(first.rose.Load()) // they came up together
-				}
-				next = append(next, r)
+			l.add(from, &base, base)
+			if n := f.ranksLocked(&base, single); n > 1 {
+				ranked = append(ranked, listedSpec{from, base, n})
 			}
 		}
 	}
+	for _, of := range ranked {
+		for _, spec := range of.expand(of.ranks)[1:] {
+			l.add(of.from, &of.Spec, spec)
+		}
+	}
+	next := l.next
 	slices.SortFunc(next, func(a, b *Replica) int { return strings.Compare(a.Spec.Name, b.Spec.Name) })
 	behind := make(map[string]int, len(next))
 	for _, r := range next {
@@ -150,6 +141,7 @@ func (f *Fleet) rebuildLocked(now time.Time, late bool) {
 	}
 	for _, r := range next {
 		r.many.Store(behind[r.Spec.URL] > 1)
+		r.cut.Store(r.Spec.Ranks == 0 && !single[r.Spec.URL] && behind[r.Spec.URL] < f.told[r.Spec.URL])
 	}
 	if slices.Equal(old, next) {
 		return
@@ -157,6 +149,54 @@ func (f *Fleet) rebuildLocked(now time.Time, late bool) {
 	f.list.Store(&next)
 	f.gen.Add(1)
 	f.changed()
+}
+
+// listedSpec is what a source lists, and how many ranks that becomes.
+type listedSpec struct {
+	from string
+	Spec
+	ranks int
+}
+
+// rebuilding is a list in the making.
+type rebuilding struct {
+	fleet   *Fleet
+	now     time.Time
+	late    bool
+	known   map[crdt.StreamID]*Replica // of the list before
+	names   map[string]bool
+	streams map[crdt.StreamID]bool
+	next    []*Replica
+	told    int // ranks in it that nobody listed
+}
+
+// add lists a spec, which is base or a rank of it, if there is room and neither
+// its name nor its stream is taken. For what the configuration lists itself there
+// is always room.
+func (l *rebuilding) add(from string, base *Spec, spec Spec) {
+	f, id := l.fleet, spec.Stream()
+	rank := spec.Rank != base.Rank
+	told := rank && base.Ranks == 0
+	full := len(l.next) >= maxReplicas && (from != SourceStatic || rank) || told && l.told >= maxToldReplicas
+	if full || l.names[spec.Name] || l.streams[id] {
+		return
+	}
+	l.names[spec.Name], l.streams[id] = true, true
+	if told {
+		l.told++
+	}
+	if r := l.known[id]; r != nil && r.Source == from && r.Told == told && r.Spec.same(&spec) {
+		l.next = append(l.next, r)
+		return
+	}
+	r := newReplica(spec, l.now)
+	r.Source, r.Told, r.slowStart, r.began = from, told, f.cfg.SlowStart, f.began
+	if l.late {
+		r.rose.Store(r.ms(l.now))
+	} else if first := l.known[base.Stream()]; first != nil && rank {
+		r.rose.Store(first.rose.Load()) // they came up together
+	}
+	l.next = append(l.next, r)
 }
 
 // urlsLocked are the listed URLs, and those of which single ranks are listed.
@@ -247,27 +287,19 @@ func (f *Fleet) changed() {
 // Run watches the replicas until ctx ends and all its goroutines are done.
 func (f *Fleet) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	watched := map[*Replica]context.CancelFunc{}
+	groups := map[origin]*group{}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var seen *[]*Replica
 	for {
-		for _, r := range f.List() {
-			if _, ok := watched[r]; !ok {
-				rctx, cancel := context.WithCancel(ctx)
-				watched[r] = cancel
-				wg.Go(func() { f.watch(rctx, r) })
-			}
-		}
-		for r, cancel := range watched {
-			if !slices.Contains(f.List(), r) {
-				cancel()
-				delete(watched, r)
-			}
+		if list := f.list.Load(); list != seen {
+			seen = list
+			f.regroup(ctx, &wg, groups)
 		}
 		select {
 		case <-ctx.Done():
-			for _, cancel := range watched {
-				cancel()
+			for _, g := range groups {
+				g.cancel()
 			}
 			wg.Wait()
 			f.cfg.Client.CloseIdleConnections()

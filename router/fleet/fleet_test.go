@@ -189,7 +189,8 @@ func TestAReplicaThatIsNoLLMServerIsToldOnce(t *testing.T) {
 	var log strings.Builder
 	f := New(Config{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
 	f.Set([]Spec{{Name: "r0", URL: srv.URL}}, time.Now())
-	w := &watcher{fleet: f, replica: f.List()[0]}
+	w := &watcher{fleet: f}
+	w.list(f.List())
 	now := time.Now()
 	for i := range 10 {
 		mended.Store(i > 5)
@@ -241,7 +242,7 @@ func TestHugePagesAreRefused(t *testing.T) {
 	defer srv.Close()
 	f := New(Config{})
 	f.Set([]Spec{{URL: srv.URL, Engine: "vllm"}}, time.Now())
-	if _, err := f.readLoad(t.Context(), f.List()[0], false); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, err := readLoad(t.Context(), f.pagesOf(f.List()[0]), f.List()[0], false); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -54,7 +54,7 @@ func TestStrangePagesAreNoLoad(t *testing.T) {
 			f.Set([]Spec{{URL: r.Spec.URL, Engine: engine}}, time.Now())
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			s, err := f.readLoad(t.Context(), f.List()[0], false)
+			s, err := readLoad(t.Context(), f.pagesOf(f.List()[0]), f.List()[0], false)
 			runtime.ReadMemStats(&after)
 			if err == nil {
 				t.Errorf("%s: %s's load reads as %+v", name, engine, s)
@@ -67,10 +67,10 @@ func TestStrangePagesAreNoLoad(t *testing.T) {
 		f := New(Config{})
 		f.Set([]Spec{{URL: r.Spec.URL}}, time.Now())
 		replica := f.List()[0]
-		if models, err := f.readModels(t.Context(), replica); err == nil {
+		if models, err := readModels(t.Context(), f.pagesOf(replica)); err == nil {
 			t.Errorf("%s: models %+v", name, models)
 		}
-		if f.inquire(t.Context(), replica); replica.Facts().BlockSize != 0 || replica.Facts().Events != "" {
+		if f.inquire(t.Context(), replica, f.pagesOf(replica)); replica.Facts().BlockSize != 0 || replica.Facts().Events != "" {
 			t.Errorf("%s: %+v", name, replica.Facts())
 		}
 	}
@@ -91,7 +91,7 @@ func TestAPageThatDripsEnds(t *testing.T) {
 	client.Timeout = 50 * time.Millisecond
 	f := New(Config{Client: client})
 	f.Set([]Spec{{URL: r.Spec.URL, Engine: vllm}}, time.Now())
-	if _, err := f.readLoad(t.Context(), f.List()[0], false); err == nil || Cause(err) != "time-out" {
+	if _, err := readLoad(t.Context(), f.pagesOf(f.List()[0]), f.List()[0], false); err == nil || Cause(err) != "time-out" {
 		t.Errorf("%v", err)
 	}
 }

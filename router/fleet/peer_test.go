@@ -23,16 +23,17 @@ func TestAPeerAtAReplicasAddressIsNoEngine(t *testing.T) {
 	t.Cleanup(srv.Close)
 	f := New(Config{})
 	f.Set([]Spec{{URL: srv.URL, Model: "m"}}, time.Now())
-	w := &watcher{fleet: f, replica: f.List()[0]}
+	w := &watcher{fleet: f}
+	w.list(f.List())
 	now := time.Now()
 	for range 10 {
 		now = now.Add(time.Minute)
 		w.step(t.Context(), now)
 	}
-	if why, cure := w.replica.Unfit(); !strings.Contains(why, "Banyan peer") || cure == "" {
+	if why, cure := f.List()[0].Unfit(); !strings.Contains(why, "Banyan peer") || cure == "" {
 		t.Errorf("%q, %q", why, cure)
 	}
-	if _, ok := w.replica.Serves("m"); ok || len(f.ModelNames()) > 0 {
+	if _, ok := f.List()[0].Serves("m"); ok || len(f.ModelNames()) > 0 {
 		t.Error("it serves a model")
 	}
 	for _, path := range asked {
@@ -45,7 +46,7 @@ func TestAPeerAtAReplicasAddressIsNoEngine(t *testing.T) {
 		now = now.Add(time.Minute)
 		w.step(t.Context(), now)
 	}
-	if _, ok := w.replica.Serves("m"); !ok || w.replica.Engine() != vllm {
-		t.Errorf("an engine that took its place: %s", w.replica.Engine())
+	if _, ok := f.List()[0].Serves("m"); !ok || f.List()[0].Engine() != vllm {
+		t.Errorf("an engine that took its place: %s", f.List()[0].Engine())
 	}
 }

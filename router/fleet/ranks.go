@@ -12,6 +12,14 @@ import (
 // maxRanks bounds the data-parallel ranks behind one URL.
 const maxRanks = maxLoadRanks
 
+// Bounds of ranks that nobody listed: an engine only says that it has them, and
+// each costs memory and a subscription to its events. More can be configured. 128
+// behind one URL are 16 nodes of 8 GPUs; with 512 in all a peer takes 87 MB.
+const (
+	maxToldRanks    = 128
+	maxToldReplicas = 1024
+)
+
 // expand lists the ranks of a spec as specs of their own: rank i has the ports
 // of rank 0 plus i, as vLLM and SGLang offset them, and the name with /i.
 // Rank 0 keeps the spec as it is, so that ranks found out later change nothing
@@ -75,7 +83,7 @@ func (f *Fleet) ranksLocked(spec *Spec, single map[string]bool) int {
 	case spec.Ranks > 0:
 		return spec.Ranks
 	case spec.Rank == 0 && spec.Kind == KindReplica && !single[spec.URL]:
-		return f.told[spec.URL]
+		return min(f.told[spec.URL], maxToldRanks)
 	}
 	return 1
 }
@@ -107,6 +115,10 @@ func (f *Fleet) Fail(r *Replica, now time.Time, hard bool, reason string) bool {
 	}
 	return r.Fail(now, hard, reason)
 }
+
+// RanksCut reports whether the engine tells of more ranks than become replicas
+// without being listed.
+func (r *Replica) RanksCut() bool { return r.cut.Load() }
 
 // OneOfMany reports whether other ranks behind the replica's URL are listed:
 // requests must then name their rank.

@@ -197,3 +197,78 @@ func TestADeadServerTakesAllItsRanksDown(t *testing.T) {
 		t.Error("the ranks of a dead server, and only they, are down")
 	}
 }
+
+// What engines tell takes no place of what is listed, and is bounded for each URL
+// and in all; what is configured is believed.
+func TestToldRanksPushNobodyOut(t *testing.T) {
+	f := New(Config{})
+	var specs []Spec
+	for i := range 20 {
+		specs = append(specs, Spec{Name: fmt.Sprintf("a%02d", i), URL: fmt.Sprintf("http://a%02d:80", i)})
+	}
+	specs = append(specs, Spec{Name: "n", URL: "http://n:80", Ranks: 500}, Spec{Name: "a00/1", URL: "http://other:80"}, Spec{Name: "z", URL: "http://z:80"})
+	f.Set(specs, time.Now())
+	for i := range 20 {
+		f.tell(specs[i].URL, maxRanks, time.Now())
+	}
+	told, byURL := 0, map[string]int{}
+	for _, r := range f.List() {
+		byURL[r.Spec.URL]++
+		if r.Told {
+			told++
+		}
+	}
+	for _, s := range specs {
+		if f.Get(s.Name) == nil {
+			t.Errorf("%s is not listed any more", s.Name)
+		}
+	}
+	if told != maxToldReplicas || byURL["http://a02:80"] != maxToldRanks || byURL["http://n:80"] != 500 || byURL["http://a19:80"] != 1 {
+		t.Errorf("%d told ranks, %v", told, byURL)
+	}
+	if !f.Get("a02").RanksCut() || !f.Get("a19").RanksCut() || f.Get("n").RanksCut() || f.Get("z").RanksCut() {
+		t.Error("it is not told whose ranks were cut")
+	}
+	for i := range 20 {
+		f.tell(specs[i].URL, 2, time.Now())
+	}
+	if r := f.Get("a19/1"); r == nil || f.Get("a19").RanksCut() {
+		t.Errorf("%s", listing(f))
+	}
+}
+
+// The ranks of one server are asked as one.
+func TestRanksOfOneServerAreAskedOnce(t *testing.T) {
+	for name, loads := range map[string]func(int) map[string]string{"vllm": vllmRanks, "sglang": sglangRanks} {
+		asked := map[string]int{} // by one goroutine, this one
+		pages := loads(40)
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked[r.URL.Path]++
+			if body, ok := pages[r.URL.Path]; ok {
+				fmt.Fprint(w, body)
+			} else if r.URL.Path != "/health" {
+				w.WriteHeader(http.StatusNotFound)
+			}
+		}))
+		running := 0
+		f := New(Config{Scraped: func(crdt.StreamID, crdt.Scrape) { running++ }})
+		f.Set([]Spec{{Name: "g", URL: srv.URL}}, time.Now())
+		w := &watcher{fleet: f}
+		const steps = 6
+		now := time.Now()
+		for range steps {
+			w.list(f.List())
+			w.step(t.Context(), now)
+			now = now.Add(time.Minute)
+		}
+		if n := len(f.List()); n != 40 || running < 40*(steps-2) {
+			t.Errorf("%s: %d replicas, %d loads", name, n, running)
+		}
+		for path, n := range asked {
+			if n > 2*steps {
+				t.Errorf("%s: %s was asked for %d times in %d rounds", name, path, n, steps)
+			}
+		}
+		srv.Close()
+	}
+}

@@ -36,6 +36,7 @@ type Replica struct {
 	began     time.Time     // when the fleet was made, immutable
 	up        atomic.Bool
 	many      atomic.Bool  // other ranks of the URL are listed
+	cut       atomic.Bool  // the engine tells of more ranks than were taken
 	rose      atomic.Int64 // ms of its clock: when the ramp began; 0: it has none
 	lastPage  lastPage
 	hidden    atomic.Int64 // answers in a row that should have told cached tokens, since it last did or came up

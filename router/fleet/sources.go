@@ -100,7 +100,7 @@ func parseSources(body []byte, rank int) (s source, ranks int, ok bool, err erro
 // askSources reads vLLM's /kv_event_sources (0.32; older versions have none).
 func (q *inquiry) askSources() {
 	spec := &q.replica.Spec
-	body, err := q.fleet.read(q.ctx, q.replica, fromSources, maxSourcesBytes)
+	body, err := q.pages.read(q.ctx, fromSources, maxSourcesBytes)
 	if err != nil {
 		q.open = q.open || !definite(err)
 		return
@@ -117,8 +117,8 @@ func (q *inquiry) askSources() {
 
 // askAgain asks a known engine only where it publishes, and follows it if that
 // changed: a server that was replaced between two probes never looked down.
-func (f *Fleet) askAgain(ctx context.Context, r *Replica) bool {
-	q := &inquiry{fleet: f, ctx: ctx, replica: r, facts: r.Facts()}
+func (f *Fleet) askAgain(ctx context.Context, r *Replica, read *urlPages) bool {
+	q := &inquiry{fleet: f, pages: read, ctx: ctx, replica: r, facts: r.Facts()}
 	set := r.Spec.configured()
 	q.facts.Events, q.facts.EventsFrom, q.facts.Replay, q.facts.Topic = set.Events, set.EventsFrom, set.Replay, set.Topic
 	q.facts.Elsewhere, q.facts.Loads, q.facts.LoadTopic = "", "", ""

@@ -53,22 +53,32 @@ func (c *chore) done(now time.Time, every time.Duration, ok bool) {
 	c.next = now.Add(c.wait)
 }
 
-// watcher is what one replica's goroutine remembers.
+// watcher is what the goroutine of one server remembers.
 type watcher struct {
+	fleet *Fleet
+	ranks []*rankWatch
+	by    map[*Replica]*rankWatch
+
+	models, load chore
+}
+
+// rankWatch is what it remembers of one rank.
+type rankWatch struct {
 	fleet   *Fleet
 	replica *Replica
 
-	models, load, inquiry, again chore
-	known                        bool   // the engine answered every question
-	asked                        int64  // the rise it was asked after
-	noLoads                      bool   // SGLang without /v1/loads
-	unfit                        string // what was told of it
+	inquiry, again chore
+	known          bool   // the engine answered every question
+	asked          int64  // the rise it was asked after
+	noLoads        bool   // SGLang without /v1/loads
+	unfit          string // what was told of it
 }
 
-// watch follows one replica until ctx ends.
-func (f *Fleet) watch(ctx context.Context, r *Replica) {
-	w := &watcher{fleet: f, replica: r}
+// watch follows one server until ctx ends.
+func (f *Fleet) watch(ctx context.Context, g *group) {
+	w := &watcher{fleet: f}
 	for {
+		w.list(g.list())
 		w.step(ctx, time.Now())
 		wait := 50*time.Millisecond + time.Duration(rand.Int64N(int64(100*time.Millisecond)))
 		select {
@@ -79,42 +89,74 @@ func (f *Fleet) watch(ctx context.Context, r *Replica) {
 	}
 }
 
+// list takes the ranks that are listed now. New ones are looked at at once, with
+// the others, so that one page stays enough for all.
+func (w *watcher) list(ranks []*Replica) {
+	old := w.by
+	w.ranks, w.by = w.ranks[:0], make(map[*Replica]*rankWatch, len(ranks))
+	for _, r := range ranks {
+		k := old[r]
+		if k == nil {
+			k = &rankWatch{fleet: w.fleet, replica: r}
+			w.models, w.load = chore{}, chore{}
+		}
+		w.ranks, w.by[r] = append(w.ranks, k), k
+	}
+}
+
 // step does what is due.
 func (w *watcher) step(ctx context.Context, now time.Time) {
-	f, r := w.fleet, w.replica
-	if r.probeDue(now, f.cfg.Probe) {
-		f.probe(ctx, r)
-	}
-	if !r.Up() {
+	if len(w.ranks) == 0 {
 		return
 	}
-	if w.models.due(now) {
-		ok := w.readModels(ctx)
-		w.models.done(time.Now(), f.cfg.Models, ok)
-		w.tellUnfit()
+	f := w.fleet
+	w.probe(ctx, now)
+	read := f.pagesOf(w.ranks[0].replica)
+	models, load := w.models.due(now), w.load.due(now)
+	listed, loaded := true, true
+	for _, k := range w.ranks {
+		if !k.replica.Up() {
+			continue
+		}
+		if models {
+			listed = k.readModels(ctx, read) && listed
+			k.tellUnfit()
+		}
+		if k.replica.atPeer() {
+			continue // it is no engine
+		}
+		k.inquire(ctx, read, now)
+		r := k.replica
+		if r.Engine() != "" && r.Spec.Kind != KindRender && load && (f.cfg.Owned == nil || f.cfg.Owned(r.Stream)) {
+			loaded = k.readLoad(ctx, read) && loaded
+		}
 	}
-	if r.atPeer() {
-		return // it is no engine
+	if models {
+		w.models.done(now, f.cfg.Models, listed)
 	}
-	if rose := r.rose.Load(); rose != w.asked { // it may be another engine now
-		w.known, w.asked, w.noLoads = false, rose, false
+	if load {
+		w.load.done(now, f.cfg.Scrape, loaded)
 	}
-	if !w.known && w.inquiry.due(now) {
-		w.known = f.inquire(ctx, r)
-		w.inquiry.done(time.Now(), 0, w.known)
-		w.again.done(time.Now(), f.cfg.Again, true)
-	} else if w.known && w.again.due(now) {
-		w.again.done(time.Now(), f.cfg.Again, f.askAgain(ctx, r))
+}
+
+// inquire asks what is not known of the engine.
+func (k *rankWatch) inquire(ctx context.Context, read *urlPages, now time.Time) {
+	f, r := k.fleet, k.replica
+	if rose := r.rose.Load(); rose != k.asked { // it may be another engine now
+		k.known, k.asked, k.noLoads = false, rose, false
 	}
-	if r.Engine() != "" && r.Spec.Kind != KindRender && w.load.due(now) && (f.cfg.Owned == nil || f.cfg.Owned(r.Stream)) {
-		ok := w.readLoad(ctx)
-		w.load.done(time.Now(), f.cfg.Scrape, ok)
+	if !k.known && k.inquiry.due(now) {
+		k.known = f.inquire(ctx, r, read)
+		k.inquiry.done(now, 0, k.known)
+		k.again.done(now, f.cfg.Again, true)
+	} else if k.known && k.again.due(now) {
+		k.again.done(now, f.cfg.Again, f.askAgain(ctx, r, read))
 	}
 }
 
 // readModels refreshes the models.
-func (w *watcher) readModels(ctx context.Context) bool {
-	list, err := w.fleet.readModels(ctx, w.replica)
+func (w *rankWatch) readModels(ctx context.Context, read *urlPages) bool {
+	list, err := readModels(ctx, read)
 	if ctx.Err() == nil {
 		w.replica.noteList(err)
 	}
@@ -136,7 +178,7 @@ func (w *watcher) readModels(ctx context.Context) bool {
 
 // tellUnfit logs once that a replica which answers cannot do its work, and once
 // that it can.
-func (w *watcher) tellUnfit() {
+func (w *rankWatch) tellUnfit() {
 	why, cure := w.replica.Unfit()
 	switch {
 	case why == w.unfit:
@@ -150,12 +192,12 @@ func (w *watcher) tellUnfit() {
 }
 
 // readLoad scrapes an owned replica.
-func (w *watcher) readLoad(ctx context.Context) bool {
-	s, err := w.fleet.readLoad(ctx, w.replica, w.noLoads)
+func (w *rankWatch) readLoad(ctx context.Context, read *urlPages) bool {
+	s, err := readLoad(ctx, read, w.replica, w.noLoads)
 	var status *statusError
 	if errors.As(err, &status) && status.code == http.StatusNotFound && w.replica.Engine() == sglang && !w.noLoads {
 		w.noLoads = true
-		s, err = w.fleet.readLoad(ctx, w.replica, true)
+		s, err = readLoad(ctx, read, w.replica, true)
 	}
 	if ctx.Err() != nil {
 		return false
@@ -177,27 +219,53 @@ func (r *Replica) noteLoad(err error) {
 	}
 }
 
-// probe asks /health once.
-func (f *Fleet) probe(ctx context.Context, r *Replica) {
-	res, err := f.get(ctx, r, "/health")
-	now := time.Now()
+// probe asks /health once for all ranks that are due.
+func (w *watcher) probe(ctx context.Context, now time.Time) {
+	f := w.fleet
+	var due []*Replica
+	for _, k := range w.ranks {
+		if k.replica.probeDue(now, f.cfg.Probe) {
+			due = append(due, k.replica)
+		}
+	}
+	if len(due) == 0 {
+		return
+	}
+	err := f.askHealth(ctx, due[0])
 	if ctx.Err() != nil {
 		return
 	}
+	now = time.Now()
+	for _, r := range due {
+		f.probed(r, err, now)
+	}
+}
+
+// askHealth asks /health once.
+func (f *Fleet) askHealth(ctx context.Context, r *Replica) error {
+	res, err := f.get(ctx, r, "/health")
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
+	res.Body.Close()
+	if res.StatusCode >= 500 {
+		return plainError(fmt.Sprintf("/health answered %d", res.StatusCode))
+	}
+	return nil
+}
+
+// probed takes what a probe found.
+func (f *Fleet) probed(r *Replica, err error, now time.Time) {
 	r.mu.Lock()
 	r.probed = now
 	r.mu.Unlock()
 	if err == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
-		res.Body.Close()
-		if res.StatusCode < 500 {
-			if r.judge(now, func(b *breaker) bool { return b.probeOK(now) }) {
-				f.cfg.Logger.Info("replica up", "replica", r.Name())
-				f.changed()
-			}
-			return
+		if r.judge(now, func(b *breaker) bool { return b.probeOK(now) }) {
+			f.cfg.Logger.Info("replica up", "replica", r.Name())
+			f.changed()
 		}
-		err = plainError(fmt.Sprintf("/health answered %d", res.StatusCode))
+		return
 	}
 	if r.judge(now, func(b *breaker) bool { return b.probeFail(now, Refused(err), timedOut(err), Cause(err)) }) {
 		f.cfg.Logger.Warn("replica down", "replica", r.Name(), "reason", Cause(err))
@@ -236,8 +304,8 @@ func (f *Fleet) read(ctx context.Context, r *Replica, path string, limit int64) 
 	return body, nil
 }
 
-func (f *Fleet) readModels(ctx context.Context, r *Replica) ([]Model, error) {
-	body, err := f.read(ctx, r, "/v1/models", maxModelsBytes)
+func readModels(ctx context.Context, read *urlPages) ([]Model, error) {
+	body, err := read.read(ctx, "/v1/models", maxModelsBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -276,10 +344,10 @@ func parseModels(body []byte) ([]Model, error) {
 
 // readLoad reads a replica's load from its engine's own source: SGLang's
 // /v1/loads, which needs no option, or the metrics page.
-func (f *Fleet) readLoad(ctx context.Context, r *Replica, noLoads bool) (crdt.Scrape, error) {
+func readLoad(ctx context.Context, read *urlPages, r *Replica, noLoads bool) (crdt.Scrape, error) {
 	engine := r.Engine()
 	if engine == sglang && !noLoads {
-		body, err := f.read(ctx, r, loadsPath, maxLoadsBytes)
+		body, err := read.read(ctx, loadsPath, maxLoadsBytes)
 		if err != nil {
 			return crdt.Scrape{}, err
 		}
@@ -287,7 +355,7 @@ func (f *Fleet) readLoad(ctx context.Context, r *Replica, noLoads bool) (crdt.Sc
 		s.Version = uint64(time.Now().UnixMilli())
 		return s, err
 	}
-	body, err := f.read(ctx, r, metricsOf(engine), maxMetricsBytes)
+	body, err := read.read(ctx, metricsOf(engine), maxMetricsBytes)
 	if err != nil {
 		return crdt.Scrape{}, err
 	}

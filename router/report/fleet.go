@@ -31,6 +31,7 @@ type Listed struct {
 	Rank, Ranks int  // as configured
 	Told        int  // ranks that the engine runs, as it says; 0: it does not
 	OneOfMany   bool // one rank of several behind its URL
+	RanksCut    bool // the engine tells of more ranks than were taken
 	EventRank   int  // the rank whose events are heard; -1: not known
 	Warning     string
 }
@@ -77,6 +78,11 @@ func (f *Fleet) rankProblems() (out []console.Problem) {
 		r := &f.Listed[i]
 		n := listed[r.URL]
 		switch {
+		case r.RanksCut && r.Told > n:
+			out = append(out, console.Problem{
+				Text: fmt.Sprintf("%s says that it runs %d data-parallel ranks: %d of them are used", r.URL, r.Told, n),
+				Help: "If it really runs so many, set ranks: to their number; else look who answers there. An engine's word alone makes at most 128 replicas of one URL, and 1,024 in all",
+			})
 		case r.Told > n:
 			out = append(out, console.Problem{
 				Text: fmt.Sprintf("%s runs %d data-parallel ranks and %d of them are listed", r.URL, r.Told, n),
