@@ -116,7 +116,7 @@ func (d *directory) newModelReplicas(model string, split bool) *modelReplicas {
 			}
 			continue
 		}
-		if r.Spec.Role == "decode" && !split {
+		if r.Spec.Role == "decode" && !split || !r.Fit() {
 			continue
 		}
 		l.told = l.told || len(r.Models()) > 0

@@ -148,6 +148,18 @@ func TestDrainingIsSafe(t *testing.T) {
 	}
 }
 
+// modelsOf is what a peer says that it serves.
+func modelsOf(t *testing.T, p *process) string {
+	t.Helper()
+	res, err := http.Get("http://" + p.said["http"] + "/v1/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	return string(text)
+}
+
 // Replicas that cannot do what is asked of them are told, by the reason, and get
 // no requests; a request that names no model is told which there are.
 func TestReplicasThatCannotServeAreTold(t *testing.T) {
@@ -172,8 +184,13 @@ func TestReplicasThatCannotServeAreTold(t *testing.T) {
 			return code == exitFailed && strings.Contains(strings.Join(strings.Fields(text), " "), c.says)
 		})
 		c.p.evidence("replica: " + name)
-		if _, status := c.p.askFor("x", ""); status < 400 {
-			t.Errorf("%s: answers %d", name, status)
+		for _, model := range []string{"x", "m", ""} { // m is what is served there
+			if _, status := c.p.askFor(model, ""); status < 400 {
+				t.Errorf("%s: answers %d to a request for %q", name, status, model)
+			}
+		}
+		if list := modelsOf(t, c.p); strings.Contains(list, `"id":"m"`) {
+			t.Errorf("%s: lists the model: %s", name, list)
 		}
 		c.p.stop()
 	}

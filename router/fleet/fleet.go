@@ -315,6 +315,9 @@ func (f *Fleet) Run(ctx context.Context) {
 func (f *Fleet) ModelNames() []Model {
 	seen, out := map[string]bool{}, []Model{}
 	for _, r := range f.List() {
+		if !r.Fit() {
+			continue
+		}
 		for _, m := range r.Models() {
 			if !seen[m.ID] {
 				seen[m.ID] = true

@@ -50,3 +50,32 @@ func TestAPeerAtAReplicasAddressIsNoEngine(t *testing.T) {
 		t.Errorf("an engine that took its place: %s", f.List()[0].Engine())
 	}
 }
+
+// A replica whose model: the server does not have serves nothing, not even what the
+// server has: the operator meant another server, or mistyped.
+func TestAMisnamedReplicaServesNothing(t *testing.T) {
+	f := New(Config{})
+	f.Set([]Spec{{Name: "a", URL: "http://a:1", Model: "x", Engine: "vllm"}, {Name: "b", URL: "http://b:1", Model: "x", Engine: "sglang"}}, time.Now())
+	for _, r := range f.List() {
+		r.models.Store(&[]Model{{ID: "m"}})
+	}
+	a, b := f.Get("a"), f.Get("b")
+	for _, model := range []string{"x", "m"} {
+		if _, ok := a.Serves(model); ok {
+			t.Errorf("it serves %s", model)
+		}
+		if _, ok := b.Serves(model); !ok {
+			t.Errorf("SGLang takes any name, and %s is refused", model)
+		}
+	}
+	if why, _ := a.Unfit(); a.Fit() || why == "" || !b.Fit() {
+		t.Errorf("%q", why)
+	}
+	if list := f.ModelNames(); len(list) != 1 {
+		t.Errorf("%+v", list)
+	}
+	a.models.Store(&[]Model{{ID: "x"}, {ID: "l", Parent: "x"}})
+	if _, ok := a.Serves("x"); !ok {
+		t.Error("it was corrected and serves nothing")
+	}
+}

@@ -35,6 +35,7 @@ type Replica struct {
 	slowStart time.Duration // length of the ramp, immutable
 	began     time.Time     // when the fleet was made, immutable
 	up        atomic.Bool
+	noServer  atomic.Bool  // what answers there has no models, and none is configured
 	many      atomic.Bool  // other ranks of the URL are listed
 	cut       atomic.Bool  // the engine tells of more ranks than were taken
 	rose      atomic.Int64 // ms of its clock: when the ramp began; 0: it has none
@@ -99,9 +100,9 @@ func (r *Replica) Models() []Model {
 
 // Serves reports whether the replica serves a model, and the LoRA adapter's
 // name if the model is one. A replica that has not told its models yet serves
-// nothing unless its spec names the model.
+// nothing unless its spec names the model; one that is not fit serves nothing.
 func (r *Replica) Serves(model string) (lora string, ok bool) {
-	if r.atPeer() {
+	if !r.Fit() {
 		return "", false
 	}
 	models := r.Models()
@@ -109,11 +110,15 @@ func (r *Replica) Serves(model string) (lora string, ok bool) {
 	switch {
 	case i >= 0 && models[i].Parent != "":
 		return model, true
-	case i >= 0 || model == r.Spec.Model && model != "" && !r.misnamed():
+	case i >= 0 || model == r.Spec.Model && model != "":
 		return "", true
 	}
 	return "", false
 }
+
+// Fit reports whether the replica can do what it is listed for, as far as known.
+// Who is not fit gets no request, whatever model it names.
+func (r *Replica) Fit() bool { return !r.atPeer() && !r.misnamed() && !r.noServer.Load() }
 
 // misnamed reports whether the spec names a model that the engine does not
 // have: vLLM would answer 404; others take any name.
@@ -139,22 +144,25 @@ func (r *Replica) Unfit() (why, cure string) {
 		}
 		return fmt.Sprintf("model: is %s, but the server there serves %s", r.Spec.Model, strings.Join(names, ", ")), "Correct model:, or leave it out"
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.models.Load() == nil && r.Spec.Model == "" && r.listErr != "" {
+	if r.noServer.Load() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		return "no LLM server answers there: " + r.listErr, "Set `url` to the base URL of an OpenAI API, without /v1. If it needs a key, set `credentials_file`"
 	}
 	return "", ""
 }
 
-// noteList remembers how the last look at the models went.
-func (r *Replica) noteList(err error) {
+// noteList remembers how the last look at the models went. It reports whether that
+// changed who is fit.
+func (r *Replica) noteList(err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.listErr = ""
 	if err != nil {
 		r.listErr = listCause(err)
 	}
+	none := err != nil && r.models.Load() == nil && r.Spec.Model == "" && r.Spec.Kind == KindReplica
+	return r.noServer.Swap(none) != none
 }
 
 // listCause says in a few words why a page of models was not one.

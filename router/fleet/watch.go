@@ -158,7 +158,9 @@ func (k *rankWatch) inquire(ctx context.Context, read *urlPages, now time.Time) 
 func (w *rankWatch) readModels(ctx context.Context, read *urlPages) bool {
 	list, err := readModels(ctx, read)
 	if ctx.Err() == nil {
-		w.replica.noteList(err)
+		if w.replica.noteList(err) {
+			w.fleet.gen.Add(1)
+		}
 	}
 	if err != nil {
 		if ctx.Err() == nil {
