@@ -140,6 +140,9 @@ func (g *follower) reconcile(ctx context.Context, now time.Time) {
 			continue
 		}
 		listed[r.Stream] = true
+		if epoch := g.index.Epoch(r.Stream); epoch != 0 {
+			r.Began(epoch)
+		}
 		rank := g.rank(r, eligible)
 		g.mu.Lock()
 		f := g.follow[r.Stream]

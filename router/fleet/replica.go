@@ -40,8 +40,10 @@ type Replica struct {
 	cut       atomic.Bool  // the engine tells of more ranks than were taken
 	rose      atomic.Int64 // ms of its clock: when the ramp began; 0: it has none
 	lastPage  lastPage
-	hidden    atomic.Int64 // answers in a row that should have told cached tokens, since it last did or came up
-	reports   atomic.Int64 // rose + 1 of the rise since which it has told cached tokens; 0: it never did
+	hidden    atomic.Int64  // answers in a row that should have told cached tokens, since it last did or came up
+	epoch     atomic.Uint64 // of its events, as last told; 0: none yet
+	renewed   atomic.Bool   // it may serve other models now
+	reports   atomic.Int64  // rose + 1 of the rise since which it has told cached tokens; 0: it never did
 	models    atomic.Pointer[[]Model]
 	facts     atomic.Pointer[Facts]
 
@@ -180,6 +182,14 @@ func listCause(err error) string {
 // Rise changes whenever the replica came up again: what was learned of the
 // process before need not hold of this one.
 func (r *Replica) Rise() int64 { return r.rose.Load() }
+
+// Began notes the epoch of the replica's events. Another one than before is another
+// process: what it serves, and what it is, is read at once.
+func (r *Replica) Began(epoch uint64) {
+	if before := r.epoch.Swap(epoch); before != 0 && before != epoch {
+		r.renewed.Store(true)
+	}
+}
 
 // NoteReport remembers that an answer told a number of cached tokens.
 func (r *Replica) NoteReport() {

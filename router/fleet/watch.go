@@ -112,6 +112,9 @@ func (w *watcher) step(ctx context.Context, now time.Time) {
 	f := w.fleet
 	w.probe(ctx, now)
 	read := f.pagesOf(w.ranks[0].replica)
+	if w.renewed() {
+		w.models = chore{}
+	}
 	models, load := w.models.due(now), w.load.due(now)
 	listed, loaded := true, true
 	for _, k := range w.ranks {
@@ -137,6 +140,17 @@ func (w *watcher) step(ctx context.Context, now time.Time) {
 	if load {
 		w.load.done(now, f.cfg.Scrape, loaded)
 	}
+}
+
+// renewed reports whether a rank's engine is another process than before, and has
+// it asked anew.
+func (w *watcher) renewed() (any bool) {
+	for _, k := range w.ranks {
+		if k.replica.Up() && k.replica.renewed.Swap(false) {
+			k.known, k.inquiry, any = false, chore{}, true
+		}
+	}
+	return any
 }
 
 // inquire asks what is not known of the engine.
@@ -236,6 +250,14 @@ func (w *watcher) probe(ctx context.Context, now time.Time) {
 	err := f.askHealth(ctx, due[0])
 	if ctx.Err() != nil {
 		return
+	}
+	if err == nil { // it may serve other models now: they are read before it gets requests
+		read := f.pagesOf(due[0])
+		for _, r := range due {
+			if !r.Up() {
+				w.by[r].readModels(ctx, read)
+			}
+		}
 	}
 	now = time.Now()
 	for _, r := range due {

@@ -303,6 +303,17 @@ func (x *Index) Prior(id crdt.StreamID) (p Prior, ok bool) {
 	return p, true
 }
 
+// Epoch is the present epoch of a stream, 0 if it is not known. Unlike Prior it does
+// not end a fold that is under way.
+func (x *Index) Epoch(id crdt.StreamID) uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s := x.streams[id]; s != nil {
+		return s.Epoch()
+	}
+	return 0
+}
+
 // Holes lists the missing ranges of a stream.
 func (x *Index) Holes(id crdt.StreamID) []crdt.Span {
 	s := x.settled(id)
