@@ -14,6 +14,7 @@ type Facts struct {
 	EventsFrom string // configured, or the endpoint that told
 	Replay     string // replay endpoint
 	Topic      string // SUB prefix
+	Tells      string // PUB endpoint that the engine tells of its own host, whatever is configured
 	Elsewhere  string // PUB endpoint that the engine told and that is not on its host; not followed
 
 	Loads     string // where SGLang publishes its load; empty: nowhere known

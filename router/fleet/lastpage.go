@@ -22,6 +22,9 @@ func (r *Replica) NoteMatch(matched, cached int) {
 	if page < 1 {
 		return
 	}
+	if matched >= promisedPages*page {
+		r.belief.add(untrue(matched, cached))
+	}
 	dropped, least := l.dropped.Load(), 2*page // else nothing cached would look like a page less
 	off := page
 	if dropped {

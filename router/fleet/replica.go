@@ -42,8 +42,9 @@ type Replica struct {
 	lastPage  lastPage
 	hidden    atomic.Int64  // answers in a row that should have told cached tokens, since it last did or came up
 	epoch     atomic.Uint64 // of its events, as last told; 0: none yet
-	renewed   atomic.Bool   // it may serve other models now
-	reports   atomic.Int64  // rose + 1 of the rise since which it has told cached tokens; 0: it never did
+	belief    belief
+	renewed   atomic.Bool  // it may serve other models now
+	reports   atomic.Int64 // rose + 1 of the rise since which it has told cached tokens; 0: it never did
 	models    atomic.Pointer[[]Model]
 	facts     atomic.Pointer[Facts]
 
@@ -187,6 +188,7 @@ func (r *Replica) Rise() int64 { return r.rose.Load() }
 // process: what it serves, and what it is, is read at once.
 func (r *Replica) Began(epoch uint64) {
 	if before := r.epoch.Swap(epoch); before != 0 && before != epoch {
+		r.belief.word.Store(0)
 		r.renewed.Store(true)
 	}
 }
@@ -271,6 +273,7 @@ func (r *Replica) judge(now time.Time, change func(*breaker) bool) bool {
 		r.rose.Store(r.ms(now))
 		r.hidden.Store(0)
 		r.lastPage.forget()
+		r.belief.word.Store(0)
 	}
 	r.up.Store(!r.breaker.open)
 	return changed

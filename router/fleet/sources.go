@@ -121,7 +121,7 @@ func (f *Fleet) askAgain(ctx context.Context, r *Replica, read *urlPages) bool {
 	q := &inquiry{fleet: f, pages: read, ctx: ctx, replica: r, facts: r.Facts()}
 	set := r.Spec.configured()
 	q.facts.Events, q.facts.EventsFrom, q.facts.Replay, q.facts.Topic = set.Events, set.EventsFrom, set.Replay, set.Topic
-	q.facts.Elsewhere, q.facts.Loads, q.facts.LoadTopic = "", "", ""
+	q.facts.Tells, q.facts.Elsewhere, q.facts.Loads, q.facts.LoadTopic = "", "", "", ""
 	switch q.facts.Engine {
 	case vllm:
 		q.askSources()
@@ -151,6 +151,9 @@ func (f *Fleet) learned(r *Replica, facts Facts) {
 // publishes takes where the engine says it publishes. What the configuration
 // says stays.
 func (q *inquiry) publishes(from, events, replay, topic string) {
+	if events != "" {
+		q.facts.Tells = events
+	}
 	if q.facts.Events == "" && events != "" {
 		q.facts.Events, q.facts.EventsFrom, q.facts.Topic = events, from, topic
 	}

@@ -34,6 +34,7 @@ type Listed struct {
 	RanksCut    bool // the engine tells of more ranks than were taken
 	EventRank   int  // the rank whose events are heard; -1: not known
 	Warning     string
+	Feed        Feed
 }
 
 // problems says what an operator should know of how replicas are found and
@@ -58,6 +59,7 @@ func (f *Fleet) problems() (out []console.Problem) {
 			out = append(out, console.Problem{Text: r.Name + ": " + r.Warning, Help: "Its cache is known in part only"})
 		}
 	}
+	out = append(out, f.eventProblems()...)
 	out = append(out, f.rankProblems()...)
 	if f.Strange > 0 {
 		out = append(out, console.Problem{
