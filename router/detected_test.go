@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/banyan-llm/banyan/crdt"
+	"github.com/banyan-llm/banyan/gossip/mesh"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/pick"
 	"github.com/banyan-llm/banyan/router/policy"
@@ -213,6 +214,40 @@ func TestTheConfigHashLeavesOutWhatComesAndGoes(t *testing.T) {
 	p.fleet.Update(fleet.SourceDNS, []fleet.Spec{{URL: "http://10.0.0.1:80"}}, time.Now())
 	if p.rules.configHash() != before {
 		t.Error("a discovered replica changes the hash of the configuration")
+	}
+}
+
+// What differs between two peers is named, of replicas the most telling part
+// only; peers of two versions are not compared.
+func TestWhatDiffersIsNamed(t *testing.T) {
+	replicas := []fleet.Spec{{Name: "a", URL: "http://10.0.0.1:80"}, {Name: "b", URL: "http://10.0.0.2:80"}}
+	print := func(change func(*Config)) string {
+		return quietPeer(t, func(c *Config) {
+			c.Replicas = slices.Clone(replicas)
+			change(c)
+		}).rules.Load().print
+	}
+	own := print(func(*Config) {})
+	for what, change := range map[string]func(*Config){
+		"":                           func(c *Config) { slices.Reverse(c.Replicas); c.Mesh.Name = "b" },
+		"policy":                     func(c *Config) { c.Policy = "random" },
+		"limits, other settings":     func(c *Config) { c.Limits.Retries, c.IsolateBy = 7, "X-Tenant" },
+		listOfReplicas:               func(c *Config) { c.Replicas = c.Replicas[:1] },
+		namesOfReplicas:              func(c *Config) { c.Replicas[0].Name, c.Replicas[1].Name = "b", "a" },
+		"policy, " + otherOfReplicas: func(c *Config) { c.Policy, c.Replicas[0].Role = "random", "prefill" },
+	} {
+		m := mesh.Member{Version: "v1", Settings: print(change)}
+		if got := strings.Join(differences(own, &m, "v1"), ", "); got != what {
+			t.Errorf("%q, want %q", got, what)
+		}
+		if got := differences(own, &m, "v2"); got != nil {
+			t.Errorf("a peer of another version differs in %q", got)
+		}
+	}
+	for _, odd := range []string{"", "zz", own + "0"} {
+		if got := differences(own, &mesh.Member{Version: "v1", Settings: odd}, "v1"); got != nil {
+			t.Errorf("%q differs in %q", odd, got)
+		}
 	}
 }
 

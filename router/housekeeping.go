@@ -67,6 +67,7 @@ func (m *meshView) seen(now time.Time) pick.Ages {
 // housekeeping does what is due now and then.
 type housekeeping struct {
 	self
+	rules     *inForce
 	clock     clock
 	index     *index.Index
 	loads     *load.Table
@@ -81,7 +82,6 @@ type housekeeping struct {
 	page      *page
 	metrics   *metrics.Metrics
 	heap      *heapLimit
-	tagged    atomic.Bool // what the tag ready says
 }
 
 // Times of the peer's housekeeping.
@@ -135,9 +135,7 @@ func (h *housekeeping) publishVitals(now time.Time) {
 	}
 	h.journal.rate.Mark(now, h.journal.arrived.Load())
 	h.loads.JoinVitals(map[crdt.PeerID]crdt.Vitals{h.id: v})
-	if ready != h.tagged.Swap(ready) {
-		h.mesh.setTags(ready, h.readiness.draining.Load())
-	}
+	h.mesh.setTags(ready, h.readiness.draining.Load(), h.rules.Load().print)
 	h.readiness.tellReady()
 }
 

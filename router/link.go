@@ -190,7 +190,9 @@ func (l *link) ingested(ev gossip.Ingested) { l.mesh.Post(ev) }
 
 func (l *link) address() string { return l.mesh.Addr() }
 
-func (l *link) setTags(ready, draining bool) { l.mesh.SetTags(ready, draining) }
+func (l *link) setTags(ready, draining bool, settings string) {
+	l.mesh.SetTags(ready, draining, settings)
+}
 
 // everybody lists all members, this peer among them.
 func (l *link) everybody() []mesh.Member { return l.mesh.Members() }

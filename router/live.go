@@ -139,7 +139,7 @@ func (p *Peer) live(ctx context.Context) error {
 // write its next request.
 func (p *Peer) drain(clients *access.Connections) {
 	p.readiness.draining.Store(true)
-	p.mesh.setTags(false, true)
+	p.mesh.setTags(false, true, p.rules.Load().print)
 	p.log.Info("draining", "delay", p.rules.config().Drain.Delay, "timeout", p.rules.config().Drain.Timeout)
 	time.Sleep(p.rules.config().Drain.Delay)
 	_ = closeGracefully(p.front.public)

@@ -300,7 +300,7 @@ func (p *Peer) composeFront(bounds *ceilings) {
 		report: p.report, replicas: p.report.replicas, prefixes: f.prefixes, readiness: p.readiness, loads: p.loads, console: f.console, metrics: p.metrics, log: p.log,
 	}
 	p.house = &housekeeping{
-		self: p.self, clock: p.clock, index: p.index, loads: p.loads, mesh: p.mesh, path: p.path, journal: p.journal, census: p.census, ceilings: bounds,
+		self: p.self, rules: p.rules, clock: p.clock, index: p.index, loads: p.loads, mesh: p.mesh, path: p.path, journal: p.journal, census: p.census, ceilings: bounds,
 		readiness: p.readiness, front: f, report: p.report, page: p.report.page, metrics: p.metrics,
 		heap: newHeapLimit(processMemory()),
 	}

@@ -21,6 +21,7 @@ type rules struct {
 	access.Rules          // keys and certificates, as they were read
 	ring         []string // gossip keys; the first one sends
 	secret       []byte   // that keys every block hash; one that was changed waits for a restart
+	print        string   // of told, as other peers compare it: settingsPrint
 	at           time.Time
 	files        fileStates // of the files before they were read
 }
@@ -55,7 +56,7 @@ func makeRules(cfg *Config, more []string, now time.Time) (*rules, error) {
 	files := slices.AppendSeq(slices.Clone(more), maps.Values(cfg.named()))
 	told := cfg
 	cfg, known := cfg.withCredentials()
-	r := &rules{told: told, cfg: cfg, policies: map[string]policy.Policy{}, at: now, files: fileStatesOf(files)}
+	r := &rules{told: told, cfg: cfg, policies: map[string]policy.Policy{}, print: settingsPrint(told), at: now, files: fileStatesOf(files)}
 	errs := []error{cfg.Validate()}
 	fault := func(err error) {
 		if named := errs[0] != nil && errors.Is(err, fs.ErrNotExist); err != nil && !named {

@@ -84,6 +84,7 @@ func (rep *statusReport) peerStatus(ready bool) []console.Peer {
 		}
 	}
 	own := vitals[rep.id]
+	now, rules := rep.clock.at(time.Now()), rep.rules.Load()
 	out := []console.Peer{{
 		ID: rep.id.String(), Name: rep.name, Address: rep.mesh.address(), HTTP: rep.front.public.Addr().String(), Self: true, State: "alive",
 		Ready: ready, Draining: rep.readiness.draining.Load(), Version: rep.version, Rate: &own.Rate, Facts: &own.Facts, Memory: &own.Memory,
@@ -103,10 +104,19 @@ func (rep *statusReport) peerStatus(ready bool) []console.Peer {
 		if v, ok := vitals[m.ID]; ok && m.State == mesh.Alive {
 			q.Rate, q.Facts, q.Memory, q.ViewAges = &v.Rate, &v.Facts, &v.Memory, viewAges(v.Ages)
 		}
+		if m.State == mesh.Alive && now.Sub(m.Settled) >= differMin && now.Sub(rules.at) >= differMin {
+			q.Differs = differences(rules.print, &m, rep.version)
+		}
+		q.Steady = m.State == mesh.Alive && now.Sub(m.Since) >= differMin
 		out = append(out, q)
 	}
 	return out
 }
+
+// differMin is how long two peers may be configured otherwise, or go by one name,
+// before that is told: a reload reaches them a moment apart, and a peer that was
+// started again elsewhere is not missed before 22 s.
+const differMin = time.Minute
 
 func viewAges(in map[crdt.PeerID]int64) map[string]int64 {
 	out := make(map[string]int64, len(in))

@@ -89,6 +89,7 @@ const (
 	maxNodeName = 100
 	maxVersion  = 63
 	maxHTTP     = 127
+	maxSettings = 64
 	maxSeeds    = 256
 	defaultPort = "7946"
 )

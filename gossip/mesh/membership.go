@@ -24,7 +24,7 @@ const retransmitMult = 8
 func serfConfig(cfg *Config, t *transport, ring *memberlist.Keyring, logger *log.Logger, events chan<- serf.Event) *serf.Config {
 	c := serf.DefaultConfig()
 	c.NodeName = nodeName(cfg)
-	c.Tags = tagsOf(cfg, false, false)
+	c.Tags = tagsOf(cfg, &word{})
 	c.EventCh = events
 	c.EventBuffer = 16
 	c.QueryBuffer = 64
@@ -130,19 +130,22 @@ func (m *Mesh) tags(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		ready, draining := m.said()
-		if err := m.serf.SetTags(tagsOf(&m.cfg, ready, draining)); err != nil {
-			m.log.Warn("could not publish whether this peer is ready or draining: the other peers go on with what they know", "err", err)
+		say := m.said()
+		if err := m.serf.SetTags(tagsOf(&m.cfg, &say)); err != nil {
+			m.log.Warn("could not publish whether this peer is ready or draining, and how it is configured: the other peers go on with what they know", "err", err)
 		}
 	}
 }
 
-// SetTags tells all peers by membership whether this one is ready and whether
-// it drains. It returns at once; only the latest word is told.
-func (m *Mesh) SetTags(ready, draining bool) {
+// SetTags tells all peers by membership whether this one is ready, whether it
+// drains, and what it was configured with: at most 64 bytes, printable, which
+// others get as Member.Settings. It returns at once; only the latest word is
+// told.
+func (m *Mesh) SetTags(ready, draining bool, settings string) {
+	say := word{ready, draining, settings}
 	m.tagMu.Lock()
-	same := m.ready == ready && m.draining == draining
-	m.ready, m.draining = ready, draining
+	same := m.word == say
+	m.word = say
 	m.tagMu.Unlock()
 	if same {
 		return
@@ -153,10 +156,10 @@ func (m *Mesh) SetTags(ready, draining bool) {
 	}
 }
 
-func (m *Mesh) said() (ready, draining bool) {
+func (m *Mesh) said() word {
 	m.tagMu.Lock()
 	defer m.tagMu.Unlock()
-	return m.ready, m.draining
+	return m.word
 }
 
 // Leave says goodbye: the others drop this peer's load at once and do not call

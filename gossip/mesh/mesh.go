@@ -48,9 +48,8 @@ type Mesh struct {
 	retag    chan struct{} // capacity 1
 	met      atomic.Bool   // another peer was alive at some time
 	unjoined atomic.Pointer[[]SeedFault]
-	tagMu    sync.Mutex // guards ready, draining
-	ready    bool
-	draining bool
+	tagMu    sync.Mutex // guards word
+	word     word
 
 	life sync.Mutex // one Start or Close at a time; taken before mu
 

@@ -105,10 +105,16 @@ func TestTagsTravel(t *testing.T) {
 		m.Protocol != gossip.Version || m.Addr != b.Addr() {
 		t.Errorf("first tags: %+v", m)
 	}
-	b.SetTags(true, false)
-	eventually(t, "ready", func() bool { m := find(); return m.Ready && !m.Draining })
-	b.SetTags(true, true)
+	b.SetTags(true, false, "0123abcd")
+	eventually(t, "ready", func() bool { m := find(); return m.Ready && !m.Draining && m.Settings == "0123abcd" })
+	before := find().Settled
+	b.SetTags(true, true, "0123abcd")
 	eventually(t, "draining", func() bool { return find().Draining })
+	if got := find().Settled; !got.Equal(before) {
+		t.Errorf("settings that did not change count as new: %v, then %v", before, got)
+	}
+	b.SetTags(true, true, "other")
+	eventually(t, "other settings", func() bool { m := find(); return m.Settings == "other" && m.Settled.After(before) })
 	if ms := a.Members(); !ms[0].Self || ms[0].ID != a.id {
 		t.Errorf("first member is %+v, want self", ms[0])
 	}

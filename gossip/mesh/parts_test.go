@@ -122,7 +122,7 @@ func FuzzFirstBytesOfAPacket(f *testing.F) {
 
 func FuzzMemberTags(f *testing.F) {
 	cfg := config("a")
-	tags := tagsOf(&cfg, true, false)
+	tags := tagsOf(&cfg, &word{ready: true})
 	f.Add(tags[tagID], tags[tagName], tags[tagHTTP], tags[tagProtocol])
 	f.Add("zz", "\x00\n", strings.Repeat("x", 1000), "99999999999999999999")
 	f.Fuzz(func(t *testing.T, id, name, http, protocol string) {
@@ -145,6 +145,9 @@ func TestTagsFitSerf(t *testing.T) {
 	n := newNode(t, cfg)
 	if err := n.Start(); err != nil {
 		t.Errorf("the longest tags: %v", err)
+	}
+	if err := n.serf.SetTags(tagsOf(&cfg, &word{settings: strings.Repeat("s", maxSettings+1)})); err != nil {
+		t.Errorf("the longest tags with settings: %v", err)
 	}
 }
 

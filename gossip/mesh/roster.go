@@ -41,6 +41,8 @@ type Member struct {
 	Draining bool
 	Self     bool
 	Since    time.Time // of State
+	Settings string    // what it was configured with, in a form that only the caller of SetTags reads
+	Settled  time.Time // when Settings last changed, as heard here
 	First    time.Time // when it was first heard of here
 
 	Connected [gossip.Classes]bool
@@ -58,18 +60,26 @@ const (
 	tagProtocol = "proto"
 	tagReady    = "ready"
 	tagDraining = "draining"
+	tagSettings = "settings" // peers that do not know it leave it alone
 )
 
+// word is what a peer says of itself by its tags, and changes.
+type word struct {
+	ready, draining bool
+	settings        string
+}
+
 // tagsOf are the tags of this peer.
-func tagsOf(cfg *Config, ready, draining bool) map[string]string {
+func tagsOf(cfg *Config, say *word) map[string]string {
 	return map[string]string{
 		tagID:       cfg.PeerID.String(),
 		tagName:     cfg.Name,
 		tagHTTP:     cfg.HTTP,
 		tagVersion:  cfg.Version,
 		tagProtocol: strconv.Itoa(gossip.Version),
-		tagReady:    strconv.FormatBool(ready),
-		tagDraining: strconv.FormatBool(draining),
+		tagReady:    strconv.FormatBool(say.ready),
+		tagDraining: strconv.FormatBool(say.draining),
+		tagSettings: say.settings[:min(len(say.settings), maxSettings)],
 	}
 }
 
@@ -95,6 +105,7 @@ func memberOf(m serf.Member) (Member, error) {
 		Protocol: protocol,
 		Ready:    m.Tags[tagReady] == "true",
 		Draining: m.Tags[tagDraining] == "true",
+		Settings: printable(m.Tags[tagSettings], maxSettings),
 	}
 	copy(out.ID[:], id)
 	return out, nil
@@ -181,12 +192,15 @@ func (r *roster) apply(node string, m Member, state MemberState, now time.Time) 
 	if !known && len(r.members) >= rosterMax {
 		return
 	}
-	m.State, m.Since, m.First, m.Self = state, now, now, m.ID == r.self
+	m.State, m.Since, m.First, m.Settled, m.Self = state, now, now, now, m.ID == r.self
 	if known {
 		m.First = old.First
 	}
 	if known && old.State == state {
 		m.Since = old.Since
+	}
+	if known && old.Settings == m.Settings {
+		m.Settled = old.Settled
 	}
 	r.members[node] = m
 	r.sorted = nil

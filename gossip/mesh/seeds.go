@@ -92,7 +92,24 @@ func (m *Mesh) joinRound(ctx context.Context) (missed bool) {
 			m.log.Warn("seed unreachable, will keep retrying", "seed", addr, "err", joinReason(err))
 		}
 	}
+	if len(faults) == 0 && len(addrs) > 0 && m.alone() {
+		faults = m.loops()
+	}
 	return missed
+}
+
+// loops are the seeds of a peer that is alone though it reached all of them: they
+// lead back to it. None is told if one is a name: a name may come to stand for
+// other peers too, as that of a Kubernetes Service does.
+func (m *Mesh) loops() (out []SeedFault) {
+	for _, seed := range m.cfg.Join {
+		host, _ := splitPort(seed, "")
+		if _, err := netip.ParseAddr(host); err != nil {
+			return nil
+		}
+		out = append(out, SeedFault{seed, "it leads to this peer itself"})
+	}
+	return out
 }
 
 func resultOf(err error) string {

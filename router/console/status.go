@@ -43,13 +43,17 @@ type Config struct {
 
 // Peer is one router process as this peer sees it.
 type Peer struct {
-	ID        string   `json:"id"`
-	Name      string   `json:"name"`
-	Address   string   `json:"address"`
-	HTTP      string   `json:"http"`
-	Self      bool     `json:"self"`
-	State     string   `json:"state"`             // alive, failed, left
-	Refused   string   `json:"refused,omitempty"` // why peers do not talk to each other although both live
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	HTTP    string `json:"http"`
+	Self    bool   `json:"self"`
+	State   string `json:"state"`             // alive, failed, left
+	Refused string `json:"refused,omitempty"` // why peers do not talk to each other although both live
+	// Differs names the parts of the configuration in which the peer asked and
+	// this one have differed for a minute.
+	Differs   []string `json:"differs,omitempty"`
+	Steady    bool     `json:"steady,omitempty"` // alive for a minute or more
 	Ready     bool     `json:"ready"`
 	Draining  bool     `json:"draining"`
 	Version   string   `json:"version"`

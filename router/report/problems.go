@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/banyan-llm/banyan/router/console"
@@ -92,6 +93,7 @@ func (f *found) peers(s *console.Status) {
 			f.add("The peer is dead, short of CPU or cut off. A dead peer is listed as failed after 6 to 22 s; if it is not, look at its CPU limit and the link", "Load data of peer %s is %.1f s old", q.Name, *q.ViewAgeMs/1000)
 		}
 	}
+	f.otherwise(s.Peers)
 	if s.Alone() {
 		more := ""
 		if n := len(s.Mesh.Unjoined); n > 1 {
@@ -100,6 +102,52 @@ func (f *found) peers(s *console.Status) {
 		f.add(fmt.Sprintf("Seed %s%s. This peer serves requests, but shares nothing with other peers. Check mesh.join, that the seeds run, and that all have the same mesh key (mesh.keyring or mesh.key) and mesh.label; it keeps trying", s.Mesh.Unjoined[0], more),
 			"This peer is alone: it never reached a seed of mesh.join")
 	}
+}
+
+// otherwise tells of peers that were configured otherwise than this one, and of
+// those that go by one name.
+func (f *found) otherwise(peers []console.Peer) {
+	var differ, named groups
+	for i := range peers {
+		q := &peers[i]
+		if len(q.Differs) > 0 && q.Refused == "" {
+			differ.add(strings.Join(q.Differs, ", "), q.Name)
+		}
+		if q.Self || q.Steady {
+			named.add(q.Name, q.Address)
+		}
+	}
+	for _, g := range differ {
+		who := "Peer " + g.members[0] + " is"
+		if len(g.members) > 1 {
+			who = "Peers " + listed(g.members) + " are"
+		}
+		f.add("Peers route differently then. Compare `banyan serve --print-config` of both and correct one; during a rollout this passes by itself",
+			"%s configured otherwise than this one: %s", who, g.shared)
+	}
+	for _, g := range named {
+		if n := len(g.members); n > 1 {
+			f.add("Logs and metrics do not tell them apart: give each its own mesh.name, or none; then the name is drawn from the host's",
+				"%d peers are named %s: %s", n, g.shared, listed(g.members))
+		}
+	}
+}
+
+// group is what has one thing in common.
+type group struct {
+	shared  string
+	members []string
+}
+
+type groups []group
+
+// add puts a member into the group of what it shares.
+func (g *groups) add(shared, member string) {
+	at := slices.IndexFunc(*g, func(old group) bool { return old.shared == shared })
+	if at < 0 {
+		at, *g = len(*g), append(*g, group{shared: shared})
+	}
+	(*g)[at].members = append((*g)[at].members, member)
 }
 
 // queueProblems says when requests were turned away.
