@@ -98,10 +98,13 @@ func (h *housekeeping) run(ctx context.Context) {
 	defer tick.Stop()
 	var vitals time.Time
 	for {
+		began := time.Now()
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
+			woken := time.Now()
+			h.report.turns.Note(woken.Sub(began)-houseTick, woken)
 			for h.index.Maintain(h.clock.ms(now), clearFacts) && ctx.Err() == nil {
 			}
 			h.path.view.refreshAges(ctx)

@@ -208,6 +208,9 @@ func (l *link) members() []mesh.Member {
 	return out
 }
 
+// udpLost reports whether other peers answer over TCP and not over UDP.
+func (l *link) udpLost() bool { return l.mesh.UDPLost() }
+
 // unjoined says why no seed could be joined, while no other peer was met.
 func (l *link) unjoined() (out []string) {
 	for _, f := range l.mesh.Alone() {

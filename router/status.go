@@ -38,6 +38,7 @@ type statusReport struct {
 	prefixes  *prefixUse
 	page      *page
 	recent    report.LastMinute
+	turns     report.Turns
 }
 
 // replicaReport tells of each replica and of its events.
@@ -61,7 +62,7 @@ func (rep *statusReport) statusWith(prefixes []console.Prefix) *console.Status {
 	ready, why := rep.readiness.ready()
 	s := &console.Status{
 		Name: rep.name, PeerID: rep.id.String(), Version: rep.version, Label: rep.rules.config().Mesh.Label, Policy: rep.rules.config().Policy, Grid: rep.rules.config().Grid,
-		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(rep.clock.began).Seconds()), Ready: ready, Draining: rep.readiness.draining.Load(), Reason: why, Behind: rep.readiness.behind(),
+		TimeMs: now.UnixMilli(), UptimeS: int64(now.Sub(rep.clock.began).Seconds()), Ready: ready, Draining: rep.readiness.draining.Load(), Reason: why, Behind: rep.readiness.behind(), LateMs: rep.turns.MeanMs(),
 		Peers: rep.peerStatus(ready), Replicas: rep.replicas.replicaStatus(now), Mesh: rep.meshStatus(), Prefixes: prefixes, Problems: []console.Problem{}, Notes: []console.Problem{},
 	}
 	st := rep.index.Stats()
@@ -108,6 +109,7 @@ func (rep *statusReport) peerStatus(ready bool) []console.Peer {
 			q.Differs = differences(rules.print, &m, rep.version)
 		}
 		q.Steady = m.State == mesh.Alive && now.Sub(m.Since) >= differMin
+		q.Flaps = m.Flaps(now)
 		out = append(out, q)
 	}
 	return out
@@ -247,7 +249,7 @@ func (rep *statusReport) meshStatus() console.Mesh {
 		maps.Copy(m.Snapshots, st.Snapshots)
 	}
 	m.Quarantined = rep.index.Stats().Quarantined
-	m.Unjoined = rep.mesh.unjoined()
+	m.Unjoined, m.UDPLost = rep.mesh.unjoined(), rep.mesh.udpLost()
 	m.PropagationMs = report.Quantiles(metrics.Histogram(rep.metrics.Propagation))
 	return m
 }

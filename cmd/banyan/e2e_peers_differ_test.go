@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -65,5 +66,44 @@ func TestAPeerThatJoinsOnlyItselfSaysSo(t *testing.T) {
 	p := launch(t, "serve", "--insecure-mesh", "--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--drain.delay", "100ms",
 		"--mesh.bind", own, "--mesh.join", own, "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s'}]", r.said["http"]))
 	p.tells("mesh.join names only the peer itself", "This peer is alone", "it leads to this peer itself")
+	p.stop()
+}
+
+// A peer that advertises another's address says so itself, and so do those that
+// do not reach it there.
+func TestAWrongAddressIsToldOnBothSides(t *testing.T) {
+	r := replicaProcess(t, "r0")
+	replicas := fmt.Sprintf("[{name: r0, url: 'http://%s'}]", r.said["http"])
+	a := single(t, "--mesh.name", "a", "--replicas", replicas)
+	wrong := closedPort(t)
+	b := single(t, "--mesh.name", "b", "--replicas", replicas, "--mesh.join", a.said["mesh"], "--mesh.advertise", wrong)
+	b.tells("mesh.advertise is wrong, seen from that peer", "over UDP do not arrive", wrong, "mesh.advertise")
+	a.tells("mesh.advertise is wrong, seen from another peer", "Peer b comes and goes", wrong, "mesh.advertise")
+	b.stop()
+	a.stop()
+}
+
+// A peer that may run for three of every hundred ms, as in a container with too
+// low a CPU limit, says so.
+func TestAStarvedPeerSaysSo(t *testing.T) {
+	r := replicaProcess(t, "r0")
+	p := single(t, "--replicas", fmt.Sprintf("[{name: r0, url: 'http://%s'}]", r.said["http"]))
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(3 * time.Millisecond):
+			}
+			_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+			time.Sleep(97 * time.Millisecond)
+			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		}
+	}()
+	p.tells("a peer that may use 3 % of a core", "ms for the CPU each time it has something to do", "CPU limit")
+	close(quit)
+	<-done
 	p.stop()
 }

@@ -47,6 +47,7 @@ type Mesh struct {
 	lost     chan struct{} // capacity 1; a member failed
 	retag    chan struct{} // capacity 1
 	met      atomic.Bool   // another peer was alive at some time
+	udp      udpLoss
 	unjoined atomic.Pointer[[]SeedFault]
 	tagMu    sync.Mutex // guards word
 	word     word
@@ -177,7 +178,7 @@ func (m *Mesh) Start() error {
 	m.wg.Go(m.loop)
 	m.transport.start()
 	events := make(chan serf.Event, 64)
-	logger := newSerfLog(m.log, newOnce(m.cfg.Now, onceEvery), func() { m.refusals.count(causeKey) })
+	logger := newSerfLog(m.log, newOnce(m.cfg.Now, onceEvery), func() { m.refusals.count(causeKey) }, func() { m.udp.note(m.cfg.Now()) })
 	sc := serfConfig(&m.cfg, m.transport, m.ring, logger, events)
 	sc.Merge = bouncer{roster: m.roster, refused: func(err error) { m.refusals.refuse(causeMember, nil, "err", err) }}
 	s, err := serf.Create(sc)

@@ -287,7 +287,7 @@ func TestSerfLinesAreSaidOnceAndKeysCounted(t *testing.T) {
 	var out bytes.Buffer
 	log := hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Info})
 	keys := 0
-	l := newSerfLog(log, newOnce(time.Now, time.Minute), func() { keys++ })
+	l := newSerfLog(log, newOnce(time.Now, time.Minute), func() { keys++ }, func() {})
 	for _, s := range []string{
 		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=1.2.3.4:5",
 		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=1.2.3.5:6",

@@ -43,12 +43,23 @@ type Member struct {
 	Since    time.Time // of State
 	Settings string    // what it was configured with, in a form that only the caller of SetTags reads
 	Settled  time.Time // when Settings last changed, as heard here
-	First    time.Time // when it was first heard of here
+
+	back  [2]time.Time // when it was last heard of again after it had failed, latest first
+	First time.Time    // when it was first heard of here
 
 	Connected [gossip.Classes]bool
 	// ViewAge is how old what this peer knows of it is, up to 100 ms too high;
 	// 0 for Self and for peers that are not alive.
 	ViewAge time.Duration
+}
+
+// flapWithin is how long a return counts.
+const flapWithin = 10 * time.Minute
+
+// Flaps reports whether the process was called failed and was heard of again
+// twice in ten minutes: it lives, and is not reached well.
+func (m *Member) Flaps(now time.Time) bool {
+	return !m.back[1].IsZero() && now.Sub(m.back[1]) < flapWithin
 }
 
 // The tags every peer carries; together below serf's 512 bytes.
@@ -194,7 +205,10 @@ func (r *roster) apply(node string, m Member, state MemberState, now time.Time) 
 	}
 	m.State, m.Since, m.First, m.Settled, m.Self = state, now, now, now, m.ID == r.self
 	if known {
-		m.First = old.First
+		m.First, m.back = old.First, old.back
+	}
+	if known && old.State == Failed && state == Alive {
+		m.back = [2]time.Time{now, old.back[0]}
 	}
 	if known && old.State == state {
 		m.Since = old.Since

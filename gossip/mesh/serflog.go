@@ -16,12 +16,13 @@ type serfLog struct {
 	debug hclog.Logger
 	once  *once
 	key   func()
+	udp   func() // a probe had an answer over TCP only
 }
 
-func newSerfLog(logger hclog.Logger, o *once, key func()) *log.Logger {
+func newSerfLog(logger hclog.Logger, o *once, key, udp func()) *log.Logger {
 	w := &serfLog{
 		out:   logger.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true}),
-		debug: logger, once: o, key: key,
+		debug: logger, once: o, key: key, udp: udp,
 	}
 	return log.New(w, "", 0)
 }
@@ -39,6 +40,9 @@ func (w *serfLog) Write(line []byte) (int, error) {
 			_, from, _ := strings.Cut(strings.TrimSpace(s), " from=")
 			w.debug.Warn("peer refused: its gossip is encrypted with a key that this peer does not have: compare mesh.key and mesh.keyring", "cause", string(causeKey), "from", from)
 		}
+	}
+	if lostUDP(s) {
+		w.udp()
 	}
 	for _, kind := range retried {
 		if rest, ok := strings.CutPrefix(s, "[ERR]"); ok && strings.Contains(s, kind) {

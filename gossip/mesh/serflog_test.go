@@ -12,7 +12,7 @@ import (
 func TestAnotherKeyIsToldWithItsAddress(t *testing.T) {
 	var out strings.Builder
 	keys := 0
-	log := newSerfLog(hclog.New(&hclog.LoggerOptions{Output: &out}), newOnce(time.Now, time.Minute), func() { keys++ })
+	log := newSerfLog(hclog.New(&hclog.LoggerOptions{Output: &out}), newOnce(time.Now, time.Minute), func() { keys++ }, func() {})
 	for range 3 {
 		log.Print("[ERR] memberlist: Decrypt packet failed: No installed keys could decrypt the message from=10.0.0.7:7946")
 	}
@@ -25,7 +25,7 @@ func TestAnotherKeyIsToldWithItsAddress(t *testing.T) {
 // ever after are debug lines.
 func TestWhatIsTriedAgainIsNoError(t *testing.T) {
 	var out strings.Builder
-	log := newSerfLog(hclog.New(&hclog.LoggerOptions{Output: &out}), newOnce(time.Now, time.Minute), func() {})
+	log := newSerfLog(hclog.New(&hclog.LoggerOptions{Output: &out}), newOnce(time.Now, time.Minute), func() {}, func() {})
 	log.Print("[ERR] memberlist: Push/Pull with p2-eb4781eb failed: dial tcp 127.0.0.1:7946: connect: connection refused")
 	log.Print("[INFO] serf: attempting reconnect to p2-eb4781eb 127.0.0.1:7946")
 	log.Print("[ERR] memberlist: Conflicting address")

@@ -14,9 +14,12 @@ type Status struct {
 	Draining bool   `json:"draining"`
 	Reason   string `json:"reason"` // why it is not ready, or how it became so
 	Behind   string `json:"behind"` // why what it knows of the mesh is late; empty if it is not
-	OK       bool   `json:"ok"`     // no problem is listed
-	Level    string `json:"level"`  // ok, warn (degraded) or bad (it does not serve as it should)
-	Verdict  string `json:"verdict"`
+	// LateMs is how long this process waits for the CPU when it has something to
+	// do: the mean of a quarter of a minute.
+	LateMs  float64 `json:"late_ms"`
+	OK      bool    `json:"ok"`    // no problem is listed
+	Level   string  `json:"level"` // ok, warn (degraded) or bad (it does not serve as it should)
+	Verdict string  `json:"verdict"`
 
 	Config   Config    `json:"config"`
 	Peers    []Peer    `json:"peers"`
@@ -54,6 +57,7 @@ type Peer struct {
 	// this one have differed for a minute.
 	Differs   []string `json:"differs,omitempty"`
 	Steady    bool     `json:"steady,omitempty"` // alive for a minute or more
+	Flaps     bool     `json:"flaps,omitempty"`  // called failed and heard of again, twice in ten minutes
 	Ready     bool     `json:"ready"`
 	Draining  bool     `json:"draining"`
 	Version   string   `json:"version"`
@@ -144,6 +148,8 @@ type Mesh struct {
 	BytesIn       map[string]uint64 `json:"bytes_in"`
 	BytesOut      map[string]uint64 `json:"bytes_out"`
 	Snapshots     map[string]uint64 `json:"snapshots"`
+	// UDPLost: other peers answer this one over TCP and not over UDP.
+	UDPLost bool `json:"udp_lost,omitempty"`
 	// Unjoined says of each seed why it could not be joined, while this peer has
 	// met no other.
 	Unjoined []string `json:"unjoined,omitempty"`

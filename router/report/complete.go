@@ -9,6 +9,7 @@ func Complete(s *console.Status, f *Fleet) {
 	noPlace, fewFiles := placeProblems(&s.Requests)
 	s.Problems = append(s.Problems, noPlace...)
 	s.Problems = append(s.Problems, problems(s)...)
+	s.Problems = append(s.Problems, turnProblems(s.LateMs)...)
 	if s.Queue != nil {
 		s.Problems = append(s.Problems, queueProblems(s.Queue)...)
 	}

@@ -82,7 +82,11 @@ func (f *found) replicas(s *console.Status) {
 
 func (f *found) peers(s *console.Status) {
 	for _, q := range s.Peers {
-		if q.State == "failed" {
+		switch {
+		case q.Flaps:
+			f.add(fmt.Sprintf("It lives, and this peer does not reach it well at %s. If that is not its address, correct its mesh.advertise; else look at its CPU limit and at UDP and TCP between the two", q.Address),
+				"Peer %s comes and goes: it was called failed twice in ten minutes and was heard of again", q.Name)
+		case q.State == "failed":
 			f.add("The others took over. Restart it; if it is gone for good, do nothing: it leaves this list an hour after it failed", "Peer %s failed", q.Name)
 		}
 		if q.Refused != "" {
@@ -94,6 +98,10 @@ func (f *found) peers(s *console.Status) {
 		}
 	}
 	f.otherwise(s.Peers)
+	if s.Mesh.UDPLost && len(s.Peers) > 0 {
+		f.add(fmt.Sprintf("Others take it for failed now and then, and back. Check that %s is its address (mesh.advertise), and that UDP of that port is open both ways", s.Peers[0].Address),
+			"Answers of other peers over UDP do not arrive at this peer; over TCP they do")
+	}
 	if s.Alone() {
 		more := ""
 		if n := len(s.Mesh.Unjoined); n > 1 {
