@@ -255,12 +255,15 @@ func (rep *statusReport) meshStatus() console.Mesh {
 }
 
 func (rep *statusReport) requestStatus(now time.Time) console.Requests {
-	m := rep.metrics
+	m, logFault, logLost := rep.metrics, "", uint64(0)
+	if log := rep.journal.access; log != nil {
+		logFault, logLost = log.Fault(), log.Stats().Failed
+	}
 	return console.Requests{
 		Total: m.Total.Load(), Failed: m.Failed.Load(), PromptTokens: metrics.Count(m.Prompt), MatchedTokens: metrics.Count(m.Matched),
 		CachedTokens: metrics.Count(m.Cached), Rate: rep.journal.rate.PerSecond(now, rep.journal.arrived.Load()),
 		TTFTMs: report.Quantiles(metrics.Histogram(m.TTFT)), AddedMs: report.Quantiles(metrics.Histogram(m.Overhead)), Recent: rep.recent.Since(now),
-		Failures: rep.journal.failures.Since(now), FewFiles: rep.front.fewFiles,
+		Failures: rep.journal.failures.Since(now), FewFiles: rep.front.fewFiles, LogFault: logFault, LogLost: logLost,
 	}
 }
 

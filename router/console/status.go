@@ -188,6 +188,10 @@ type Requests struct {
 	// FewFiles says that this process may open too few files for
 	// limits.connections; "": it may open enough.
 	FewFiles string `json:"few_files,omitempty"`
+	// LogFault is why the access log's last lines could not be written; "": they
+	// were. LogLost counts those that were not, since the start.
+	LogFault string `json:"log_fault,omitempty"`
+	LogLost  uint64 `json:"log_lost,omitempty"`
 }
 
 // Failures is how the last minute's requests through this peer ended, but those

@@ -12,7 +12,7 @@ import (
 func ailing() (*console.Status, *Fleet) {
 	late := 3000.0
 	s := &console.Status{
-		Reason: "joining", LateMs: 80, Behind: "no digest", Config: console.Config{Fault: "a\nb"}, Mesh: console.Mesh{Divergent: 1, UDPLost: true, Unjoined: []string{"x: refused", "y: refused"}},
+		Reason: "joining", LateMs: 80, Requests: console.Requests{LogFault: "disk full", LogLost: 7}, Behind: "no digest", Config: console.Config{Fault: "a\nb"}, Mesh: console.Mesh{Divergent: 1, UDPLost: true, Unjoined: []string{"x: refused", "y: refused"}},
 		Peers: []console.Peer{{Self: true}, {Name: "p", State: "failed"}, {Name: "q", Refused: "its grid is 32"}, {Name: "r", ViewAgeMs: &late}, {Name: "s", Flaps: true, State: "failed"}, {Name: "t", Differs: []string{"policy", "limits"}},
 			{Name: "u", Address: "1", Steady: true}, {Name: "u", Address: "2", Steady: true}, {Name: "u", Address: "3"}},
 		Replicas: []console.Replica{
@@ -45,7 +45,7 @@ func TestI1EverythingToldNamesACure(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"not ready", "waits 80 ms for the CPU", "a is down", "b gets no requests", "Events of c are ignored", "Drained replicas still get", "Peer p failed", "refuse each other",
+		"not ready", "waits 80 ms for the CPU", "disk full; lines lost: 7", "a is down", "b gets no requests", "Events of c are ignored", "Drained replicas still get", "Peer p failed", "refuse each other",
 		"Load data of peer r is 3.0 s old", "Peer s comes and goes", "over UDP do not arrive", "Peer t is configured otherwise than this one: policy, limits", "2 peers are named u: 1, 2", "behind the mesh", "not applied: a; b", "cached blocks of 1 replicas", "9 requests wait", "Discovery by dns fails",
 		"of data-parallel rank 2, not 0", "a: two groups", "u runs 4 data-parallel ranks and 1 of them", "v runs 2 data-parallel ranks, not 3",
 		"3 messages, the last with the topic \"kv\"", "no replica has role: prefill nor role: decode", "Exact routing is off for chat prompts of m",

@@ -141,12 +141,19 @@ func failureProblems(r *console.Failures) (out []console.Problem) {
 	return out
 }
 
-// placeProblems says when clients cannot connect.
+// placeProblems says when clients cannot connect, and when what is written of
+// their requests is lost.
 func placeProblems(r *console.Requests) (problems, notes []console.Problem) {
 	if r.Recent != nil && r.Recent.TurnedAway > 0 {
 		problems = append(problems, console.Problem{
 			Text: fmt.Sprintf("%d connections of clients were turned away in the last minute: limits.connections are all in use", r.Recent.TurnedAway),
 			Help: "Add peers, or raise limits.connections (and the number of files that the process may open)",
+		})
+	}
+	if r.LogFault != "" {
+		problems = append(problems, console.Problem{
+			Text: fmt.Sprintf("The access log cannot be written: %s; lines lost: %d", r.LogFault, r.LogLost),
+			Help: "Requests go on. Make room on the disk, or correct access_log.path: the next lines are written as soon as they can be",
 		})
 	}
 	if r.FewFiles != "" {

@@ -32,6 +32,7 @@ type Log struct {
 	dropped atomic.Uint64
 	failed  atomic.Uint64
 	written atomic.Uint64
+	fault   atomic.Pointer[string] // why the last write failed; nil: it did not
 	closing chan struct{}
 	ended   chan struct{}
 
@@ -118,6 +119,17 @@ func (l *Log) Stats() Stats {
 	return Stats{Written: l.written.Load(), Dropped: l.dropped.Load(), Failed: l.failed.Load()}
 }
 
+// Fault is why the last write failed, "" if it did not. A nil Log has none.
+func (l *Log) Fault() string {
+	if l == nil {
+		return ""
+	}
+	if fault := l.fault.Load(); fault != nil {
+		return *fault
+	}
+	return ""
+}
+
 // Close writes what waits and closes the file. It gives up after a second: a
 // reader that stands still must not hold the end of the process.
 func (l *Log) Close() {
@@ -172,7 +184,9 @@ func (l *Log) put(batch []byte, line *[]byte) []byte {
 	l.follow()
 	if _, err := l.out.Write(batch); err != nil {
 		l.failed.Add(n)
+		l.fault.Store(new(err.Error()))
 	} else {
+		l.fault.Store(nil)
 		l.written.Add(n)
 	}
 	return batch
