@@ -13,8 +13,17 @@ func ailing() (*console.Status, *Fleet) {
 	late := 3000.0
 	s := &console.Status{
 		Reason: "joining", LateMs: 80, Requests: console.Requests{LogFault: "disk full", LogLost: 7}, Behind: "no digest", Config: console.Config{Fault: "a\nb"}, Mesh: console.Mesh{Divergent: 1, UDPLost: true, Unjoined: []string{"x: refused", "y: refused"}},
-		Peers: []console.Peer{{Self: true}, {Name: "p", State: "failed"}, {Name: "q", Refused: "its grid is 32"}, {Name: "r", ViewAgeMs: &late}, {Name: "s", Flaps: true, State: "failed"}, {Name: "t", Differs: []string{"policy", "limits"}},
-			{Name: "u", Address: "1", Steady: true}, {Name: "u", Address: "2", Steady: true}, {Name: "u", Address: "3"}},
+		Peers: []console.Peer{
+			{Self: true},
+			{Name: "p", State: "failed"},
+			{Name: "q", Refused: "its grid is 32"},
+			{Name: "r", ViewAgeMs: &late},
+			{Name: "s", Flaps: true, State: "failed"},
+			{Name: "t", Differs: []string{"policy", "limits"}},
+			{Name: "u", Address: "1", Steady: true},
+			{Name: "u", Address: "2", Steady: true},
+			{Name: "u", Address: "3"},
+		},
 		Replicas: []console.Replica{
 			{Name: "a", State: "down", Reason: "refused", Models: []string{"m"}},
 			{Name: "b", State: "unfit", Reason: "no LLM", Cure: "Correct its url"},
