@@ -90,10 +90,13 @@ func (h *Hub) Run(ctx context.Context) error {
 			h.ended(m)
 		}
 		if m.Kind != zmtp.Data || len(m.Frames) == 0 {
+			m.Held.Release()
 			continue // a stream learns of a new connection by its first message
 		}
 		if s := h.route(m.Frames); s != nil {
 			s.Feed(m)
+		} else {
+			m.Held.Release()
 		}
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/banyan-llm/banyan/router/kvevents/follow"
 	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
@@ -18,6 +16,7 @@ const replayQuiet = 500 * time.Millisecond
 type played struct {
 	run      uint64
 	frame    Frame
+	held     zmtp.Held
 	at       time.Time
 	done     bool
 	complete bool  // done: the end marker came
@@ -30,8 +29,7 @@ type player struct {
 	endpoint string
 	timeout  time.Duration
 	opt      zmtp.Options
-	room     *semaphore.Weighted // bytes of items
-	items    chan played         // buffered: what is in it when a replay is stopped is stale
+	items    chan played // buffered: what is in it when a replay is stopped is stale
 
 	run    uint64 // numbers replays; items of older ones are stale
 	cancel context.CancelFunc
@@ -93,7 +91,7 @@ func (p *player) attempt(ctx context.Context, run, from uint64) (complete bool, 
 	defer cancel()
 	var quiet *time.Timer
 	for {
-		frames, err := d.Recv(ctx)
+		frames, held, err := d.Recv(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -103,13 +101,11 @@ func (p *player) attempt(ctx context.Context, run, from uint64) (complete bool, 
 		}
 		quiet.Stop()
 		f, err := ParseReplay(frames)
-		if err != nil {
-			return false, err
+		if err != nil || f.End {
+			held.Release()
+			return f.End, err
 		}
-		if f.End {
-			return true, nil
-		}
-		if !p.put(ctx, played{run: run, frame: f, at: time.Now()}) {
+		if !p.put(ctx, played{run: run, frame: f, held: held, at: time.Now()}) {
 			return false, ctx.Err()
 		}
 		quiet.Reset(replayQuiet)
@@ -118,18 +114,11 @@ func (p *player) attempt(ctx context.Context, run, from uint64) (complete bool, 
 
 // put hands an item over; false if ctx ended first.
 func (p *player) put(ctx context.Context, item played) bool {
-	n := item.weight()
-	if p.room.Acquire(ctx, n) != nil {
-		return false
-	}
 	select {
 	case p.items <- item:
 		return true
 	case <-ctx.Done():
-		p.room.Release(n)
+		item.held.Release()
 		return false
 	}
 }
-
-// weight is what an item counts against the bound of bytes.
-func (p *played) weight() int64 { return weight([][]byte{p.frame.Payload}, playedBytes) }

@@ -21,11 +21,11 @@ const (
 	tickEvery     = 250 * time.Millisecond
 	againAfter    = 200 * time.Millisecond // before a replay is repeated, jittered
 	inboxMessages = 1024                   // live messages waiting for Run
-	inboxBytes    = 64 << 20               // and their bytes
-	playedBytes   = 64 << 20               // bytes of replayed batches ahead of the tracker
+	roomBytes     = 64 << 20               // of messages, where Config names no room
 	playedItems   = 256                    // replayed batches ahead of the tracker
 	wantedSpans   = 256                    // ranges of slots to be asked for
 	deliverSlots  = 64                     // slots gathered into one delivery, if they are there
+	deliverBytes  = 1 << 20                // of slots, beyond which no more are gathered
 )
 
 // Config describes one stream to a Subscriber.
@@ -55,13 +55,13 @@ type Subscriber struct {
 	cfg   Config
 	pack  PackConfig
 	inbox chan zmtp.Message
-	room  *semaphore.Weighted // bytes of the inbox
-	asked chan struct{}       // token: wanted is not empty
+	asked chan struct{} // token: wanted is not empty
 
 	mu     sync.Mutex
 	sub    *zmtp.Sub // the dialed connection, once Run began
 	wanted crdt.Spans
 	status Status
+	over   bool // Run has ended: nothing is taken any more
 
 	// Below belongs to Run's goroutine.
 	decoder Decoder
@@ -76,6 +76,7 @@ type Subscriber struct {
 	asks    sync.WaitGroup
 	player  player
 	ready   Delivery // gathered, not yet delivered
+	bytes   int      // of its slots
 	log     hclog.Logger
 }
 
@@ -100,13 +101,15 @@ func NewSubscriber(cfg Config) (*Subscriber, error) {
 	if cfg.ReplayTimeout <= 0 {
 		cfg.ReplayTimeout = 2 * time.Second
 	}
+	if cfg.ZMTP.Room == nil {
+		cfg.ZMTP.Room = semaphore.NewWeighted(roomBytes)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	return &Subscriber{
 		cfg: cfg, pack: pack, packer: packer,
 		inbox:   make(chan zmtp.Message, inboxMessages),
-		room:    semaphore.NewWeighted(inboxBytes),
 		asked:   make(chan struct{}, 1),
 		tracker: follow.New(cfg.Replay != ""),
 		asking:  func() {},
@@ -114,7 +117,7 @@ func NewSubscriber(cfg Config) (*Subscriber, error) {
 		began:   time.Now(),
 		player: player{
 			endpoint: cfg.Replay, timeout: cfg.ReplayTimeout, opt: cfg.ZMTP,
-			items: make(chan played, playedItems), room: semaphore.NewWeighted(playedBytes),
+			items: make(chan played, playedItems),
 		},
 		log:    cfg.Logger.With("stream", string(cfg.Stream)),
 		status: Status{Stream: cfg.Stream, Engine: cfg.Engine, State: "connecting", Rank: -1},
@@ -123,14 +126,17 @@ func NewSubscriber(cfg Config) (*Subscriber, error) {
 
 // Run follows the stream until ctx ends. It may be called once.
 func (s *Subscriber) Run(ctx context.Context) error {
+	defer s.discard()
 	var live sync.WaitGroup
 	if s.cfg.Events != "" {
 		sub := zmtp.DialSub(s.cfg.Events, s.cfg.Topic, s.cfg.ZMTP)
 		s.mu.Lock()
 		s.sub = sub
 		s.mu.Unlock()
-		defer live.Wait()
-		defer func() { _ = sub.Close() }()
+		defer func() { // in this order: Close takes what nobody receives any more
+			live.Wait()
+			_ = sub.Close()
+		}()
 		live.Go(func() { s.receive(ctx, sub) })
 	}
 	defer s.player.stop()
@@ -161,6 +167,9 @@ func (s *Subscriber) Run(ctx context.Context) error {
 // drain handles what is waiting without letting a delivery grow too large.
 func (s *Subscriber) drain(ctx context.Context) {
 	for range deliverSlots - 1 {
+		if s.bytes > deliverBytes {
+			return
+		}
 		select {
 		case m := <-s.inbox:
 			s.message(ctx, m)
@@ -182,6 +191,9 @@ func (s *Subscriber) gather(out *follow.Output, at time.Time) {
 	}
 	s.ready.Anchor = out.Anchor
 	s.ready.Slots = append(s.ready.Slots, out.Deliver...)
+	for i := range out.Deliver {
+		s.bytes += len(out.Deliver[i].Body)
+	}
 }
 
 // deliver hands over what was gathered.
@@ -189,7 +201,7 @@ func (s *Subscriber) deliver() {
 	if len(s.ready.Slots) > 0 {
 		s.cfg.Sink.Deliver(s.ready)
 	}
-	s.ready = Delivery{}
+	s.ready, s.bytes = Delivery{}, 0
 }
 
 // receive passes messages of a dialed connection on. A full inbox slows the
@@ -200,39 +212,47 @@ func (s *Subscriber) receive(ctx context.Context, sub *zmtp.Sub) {
 		if err != nil {
 			return
 		}
-		if s.room.Acquire(ctx, weight(m.Frames, inboxBytes)) != nil {
-			return
-		}
 		select {
 		case s.inbox <- m:
 		case <-ctx.Done():
+			m.Held.Release()
 			return
 		}
 	}
 }
 
-// weight is what a message counts against a bound of bytes.
-func weight(frames [][]byte, most int64) int64 {
-	n := int64(256)
-	for _, f := range frames {
-		n += int64(len(f))
-	}
-	return min(n, most)
-}
-
-// Feed hands over a message received by a Hub. It never blocks: what the inbox
-// does not take is dropped and counted, and comes back as a gap.
+// Feed hands over a message received by a Hub, with what it holds of the room. It
+// never blocks: what the inbox does not take is dropped and counted, and comes
+// back as a gap.
 func (s *Subscriber) Feed(m zmtp.Message) {
-	n := weight(m.Frames, inboxBytes)
-	if s.room.TryAcquire(n) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
 		select {
 		case s.inbox <- m:
 			return
 		default:
-			s.room.Release(n)
 		}
 	}
-	s.count(func(c *Counters) { c.Overflow++ })
+	m.Held.Release()
+	s.status.Counters.Overflow++
+}
+
+// discard gives back the room of what waits when Run ends, and refuses the rest.
+func (s *Subscriber) discard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for {
+		select {
+		case m := <-s.inbox:
+			m.Held.Release()
+		case p := <-s.player.items:
+			p.held.Release()
+		default:
+			return
+		}
+	}
 }
 
 // Fetch asks the engine's replay for slots that no peer has. It returns at
@@ -260,7 +280,7 @@ func (s *Subscriber) takeWanted() []crdt.Span {
 // message handles one message or notice of the live stream. Messages of an
 // older connection than the newest are of a process that may be gone.
 func (s *Subscriber) message(ctx context.Context, m zmtp.Message) {
-	s.room.Release(weight(m.Frames, inboxBytes))
+	defer m.Held.Release()
 	switch {
 	case m.Conn < s.conn:
 		if m.Kind == zmtp.Data {
@@ -304,7 +324,7 @@ func (s *Subscriber) message(ctx context.Context, m zmtp.Message) {
 
 // played handles one item of the replay in flight.
 func (s *Subscriber) played(ctx context.Context, p played) {
-	s.player.room.Release(p.weight())
+	defer p.held.Release()
 	if p.run != s.player.run {
 		return // of a replay that was abandoned
 	}

@@ -434,16 +434,6 @@ func TestFeedNeverBlocks(t *testing.T) {
 	if n := s.Status().Counters.Overflow; n != 5 {
 		t.Errorf("%d messages overflowed, want 5", n)
 	}
-	if s, err = NewSubscriber(Config{Stream: "s", Grid: 16, Hasher: testHasher, Sink: newRecordSink()}); err != nil {
-		t.Fatal(err)
-	}
-	big := make([]byte, inboxBytes/4)
-	for range 5 {
-		s.Feed(zmtp.Message{Conn: 1, Frames: [][]byte{big}})
-	}
-	if n := s.Status().Counters.Overflow; n != 2 {
-		t.Errorf("%d messages over %d bytes overflowed, want 2", n, inboxBytes)
-	}
 }
 
 func TestSubscriberConfigIsChecked(t *testing.T) {

@@ -22,6 +22,7 @@ type conn struct {
 	minor    byte    // peer's ZMTP 3.x
 	identity []byte  // peer's, if it sent one
 	opt      Options
+	longest  time.Duration // for a long message to arrive, once it has room
 
 	wmu sync.Mutex // one message is written whole; held across the write, which has a deadline or ends with the connection
 }
@@ -41,15 +42,45 @@ func newConn(nc net.Conn, socketType string, opt Options) (*conn, error) {
 	return c, nc.SetDeadline(time.Time{})
 }
 
+// bound makes messages take room of the socket's, until ctx ends. longest is what
+// a long message has to arrive once it has room; 0: the caller sees to that.
+func (c *conn) bound(ctx context.Context, longest time.Duration) {
+	if c.opt.Room == nil {
+		return
+	}
+	c.longest = longest
+	c.dec.room = func(n int64) (Held, error) {
+		if err := c.opt.Room.Acquire(ctx, n); err != nil {
+			return Held{}, err
+		}
+		if c.isLong(n) {
+			_ = c.nc.SetReadDeadline(time.Now().Add(longest))
+		}
+		return Held{c.opt.Room, n}, nil
+	}
+}
+
+// isLong reports whether a message that takes so much room has longest to arrive.
+func (c *conn) isLong(room int64) bool { return c.longest > 0 && room > smallBytes+messageOverhead }
+
+// unbound gives back what a message holds that will not be whole.
+func (c *conn) unbound() {
+	c.dec.held.Release()
+	c.dec.held = Held{}
+}
+
 // receive returns the next message, or a command other than the heartbeat's.
 func (c *conn) receive() (item, error) {
 	for {
 		if c.beats() && c.dec.r.Buffered() == 0 {
-			_ = c.nc.SetReadDeadline(time.Now().Add(heartbeatsMissed * c.opt.Heartbeat))
+			_ = c.nc.SetReadDeadline(c.silentUntil())
 		}
 		it, err := c.dec.next()
 		if err != nil {
 			return item{}, err
+		}
+		if c.isLong(it.held.bytes) {
+			_ = c.nc.SetReadDeadline(c.silentUntil())
 		}
 		switch it.command {
 		case "PING":
@@ -63,6 +94,14 @@ func (c *conn) receive() (item, error) {
 			return it, nil
 		}
 	}
+}
+
+// silentUntil is how long the peer may say nothing: for ever without heartbeats.
+func (c *conn) silentUntil() time.Time {
+	if !c.beats() {
+		return time.Time{}
+	}
+	return time.Now().Add(heartbeatsMissed * c.opt.Heartbeat)
 }
 
 // pong answers a PING: its context comes back, its TTL does not.

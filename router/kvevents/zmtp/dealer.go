@@ -49,20 +49,22 @@ func (d *Dealer) Send(frames ...[]byte) error {
 }
 
 // Recv returns the next message. After an error, ctx's included, the Dealer
-// is of no more use. Only one goroutine may call it.
-func (d *Dealer) Recv(ctx context.Context) ([][]byte, error) {
+// is of no more use. Only one goroutine may call it. The caller releases held.
+func (d *Dealer) Recv(ctx context.Context) (frames [][]byte, held Held, err error) {
 	release := context.AfterFunc(ctx, func() { _ = d.conn.nc.SetReadDeadline(time.Unix(1, 0)) })
 	defer release()
+	d.conn.bound(ctx, 0)
 	for {
 		it, err := d.conn.receive()
 		if err != nil {
+			d.conn.unbound()
 			if ctx.Err() != nil {
-				return nil, ctx.Err()
+				return nil, Held{}, ctx.Err()
 			}
-			return nil, fmt.Errorf("receive: %w", err)
+			return nil, Held{}, fmt.Errorf("receive: %w", err)
 		}
 		if it.command == "" {
-			return it.frames, nil
+			return it.frames, it.held, nil
 		}
 	}
 }

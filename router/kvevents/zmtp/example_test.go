@@ -53,7 +53,7 @@ func ExampleListenRouter() {
 	}
 	defer dealer.Close()
 	_ = dealer.Send(nil, []byte("hello"))
-	frames, err := dealer.Recv(ctx)
+	frames, _, err := dealer.Recv(ctx)
 	fmt.Printf("%s %v\n", frames[1], err)
 	// Output: you said hello <nil>
 }

@@ -221,7 +221,7 @@ func TestInteropDealerAsksLibzmqRouter(t *testing.T) {
 		l.send("me", "", "topic", seq, "payload")
 	}
 	for _, seq := range []string{"3", "4"} {
-		got, err := d.Recv(ctx)
+		got, _, err := d.Recv(ctx)
 		if err != nil || len(got) != 4 || text(got) != "topic|"+seq+"|payload" {
 			t.Fatalf("got %q, %v", got, err)
 		}

@@ -1,6 +1,10 @@
 package zmtp
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
 
 // Limits of the protocol that no option changes.
 const (
@@ -14,6 +18,8 @@ const (
 	maxParts           = 8               // frames in one message
 	queueBytes         = 64 << 20        // of messages waiting, beside Options.Queue; one always fits
 	sendTimeout        = 5 * time.Second // one blocking send (Reply, Dealer.Send)
+	smallBytes         = 64 << 10        // a message up to this size takes room when it is whole
+	messageOverhead    = 256             // what a message takes besides its frames
 	maxPingContextSize = 16
 )
 
@@ -31,6 +37,14 @@ type Options struct {
 	// of them ends the connection. 0 leaves detection to TCP keepalive.
 	Heartbeat time.Duration
 
+	// Room bounds the bytes of the messages that are being received or wait for
+	// their receiver, of all sockets that share it. A connection is not read while
+	// there is none, so that its peer has to wait. The receiver gives it back
+	// (Held). It must hold one message of MaxBytes. nil: no bound.
+	Room *semaphore.Weighted
+
+	longMessage time.Duration // for one that takes room before it is read to arrive then; default 10 s
+
 	Identity []byte // sent by a Dealer; at most 255 bytes; default none
 }
 
@@ -39,6 +53,7 @@ func (o Options) withDefaults() Options {
 	positive(&o.MaxBytes, 16<<20)
 	positive(&o.MaxConns, 4096)
 	positive(&o.Queue, 10_000)
+	positive(&o.longMessage, 10*time.Second)
 	positive(&o.HandshakeTimeout, 5*time.Second)
 	positive(&o.MinBackoff, 100*time.Millisecond)
 	positive(&o.MaxBackoff, 5*time.Second)

@@ -3,6 +3,7 @@ package zmtp
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type Message struct {
 	Conn   uint64    // numbers the socket's connections from 1; never reused
 	Remote string    // the publisher's address
 	At     time.Time // when the last byte was read
+	Held   Held      // for the receiver to release
 }
 
 // Sub receives from publishers.
@@ -98,11 +100,13 @@ func (s *Sub) serve(ctx context.Context, c *conn, id uint64) error {
 	if err := s.queue.put(ctx, m, 0); err != nil {
 		return err
 	}
+	c.bound(ctx, s.opt.longMessage)
+	defer c.unbound()
 	err := c.send(subscribe)
 	for err == nil {
 		var it item
 		if it, err = c.receive(); err == nil && it.command == "" {
-			err = s.deliver(ctx, m, it.frames)
+			err = s.deliver(ctx, m, it)
 		}
 	}
 	m.Kind, m.At = Down, time.Now()
@@ -113,15 +117,30 @@ func (s *Sub) serve(ctx context.Context, c *conn, id uint64) error {
 }
 
 // deliver queues one message of connection m.
-func (s *Sub) deliver(ctx context.Context, m Message, frames [][]byte) error {
-	m.Kind, m.Frames, m.At = Data, frames, time.Now()
+func (s *Sub) deliver(ctx context.Context, m Message, it item) error {
+	m.Kind, m.Frames, m.Held, m.At = Data, it.frames, it.held, time.Now()
 	n := 0
-	for _, f := range frames {
+	for _, f := range it.frames {
 		n += len(f)
 	}
 	s.count(func(st *State) {
 		st.Messages++
 		st.Bytes += uint64(n)
 	})
-	return s.queue.put(ctx, m, n)
+	err := s.queue.put(ctx, m, n)
+	if err != nil {
+		it.held.Release()
+	}
+	return err
+}
+
+// Close ends all connections at once and waits for every goroutine (I5). What is
+// queued is dropped and gives its room back. It may be called more than once, by
+// anybody but who is in Recv.
+func (s *Sub) Close() error {
+	err := s.socket.Close()
+	for _, m := range s.queue.tryTake(nil, math.MaxInt) {
+		m.Held.Release()
+	}
+	return err
 }

@@ -30,13 +30,16 @@ type item struct {
 	command string // name; empty for a message
 	body    []byte // command only, after the name; valid until the next item
 	frames  [][]byte
+	held    Held // what the message takes of the room
 }
 
 // decoder cuts a byte stream into items. It owns nothing but its scratch.
 type decoder struct {
 	r        *bufio.Reader
 	maxBytes int
+	room     func(bytes int64) (Held, error) // waits for room for a message; nil: there is always some
 
+	held    Held   // what the message in progress takes of the room
 	parts   []int  // end offsets in data of the frames read so far
 	data    []byte // frames of the message in progress
 	command []byte
@@ -59,14 +62,37 @@ func (d *decoder) next() (item, error) {
 		if size > uint64(d.maxBytes-len(d.data)) {
 			return item{}, fmt.Errorf("%w: %d bytes claimed", errTooLong, size)
 		}
+		if whole := len(d.data) + int(size); whole > smallBytes {
+			if flags&flagMore != 0 {
+				whole = d.maxBytes
+			}
+			if err := d.takeRoom(whole); err != nil {
+				return item{}, err
+			}
+		}
 		if err := d.readBody(int(size)); err != nil {
 			return item{}, err
 		}
 		d.parts = append(d.parts, len(d.data))
 		if flags&flagMore == 0 {
-			return item{frames: d.take()}, nil
+			if err := d.takeRoom(len(d.data)); err != nil {
+				return item{}, err
+			}
+			return d.take(), nil
 		}
 	}
+}
+
+// takeRoom waits for room for the message in progress, once a message: who holds
+// some never waits for more. A long message takes it before it is read, a short
+// one when it is whole, so that its sender cannot keep it by being slow.
+func (d *decoder) takeRoom(bytes int) error {
+	if d.room == nil || d.held.bytes > 0 {
+		return nil
+	}
+	var err error
+	d.held, err = d.room(int64(bytes + messageOverhead))
+	return err
 }
 
 // header reads flags and size of one frame.
@@ -104,7 +130,7 @@ func (d *decoder) readBody(size int) error {
 }
 
 // take turns the scratch into a message of its own and empties it.
-func (d *decoder) take() [][]byte {
+func (d *decoder) take() item {
 	data := d.data
 	if cap(data) > retainedBytes {
 		d.data = nil
@@ -118,8 +144,9 @@ func (d *decoder) take() [][]byte {
 		frames[i] = data[from:to:to]
 		from = to
 	}
-	d.parts = d.parts[:0]
-	return frames
+	it := item{frames: frames, held: d.held}
+	d.parts, d.held = d.parts[:0], Held{}
+	return it
 }
 
 // readCommand reads a command frame's body and splits off its name.

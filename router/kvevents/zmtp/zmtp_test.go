@@ -206,7 +206,7 @@ func TestDealerRouterReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 3 {
-			got, err := d.Recv(ctx)
+			got, _, err := d.Recv(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestDealerRouterReplay(t *testing.T) {
 	}
 	short, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := d.Recv(short); !errors.Is(err, context.Canceled) {
+	if _, _, err := d.Recv(short); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Recv under a cancelled context: %v", err)
 	}
 }
