@@ -9,6 +9,7 @@ import (
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/router/fleet"
 	"github.com/banyan-llm/banyan/router/kvevents"
+	"github.com/banyan-llm/banyan/router/kvevents/zmtp"
 )
 
 // source is what brings a stream's events: a Subscriber, or a Poller of an
@@ -93,7 +94,7 @@ func (g *follower) source(r *fleet.Replica, way feed) (source, error) {
 	}
 	return kvevents.NewSubscriber(kvevents.Config{
 		Stream: r.Stream, Engine: engine, Events: way.events, Replay: way.replay, Topic: way.topic,
-		Grid: g.rules.config().Grid, Hasher: g.hasher, Sink: g, Logger: logger,
+		Grid: g.rules.config().Grid, Hasher: g.hasher, Sink: g, Logger: logger, ZMTP: zmtp.Options{Room: g.room},
 		Start: func(ctx context.Context) (uint64, error) { return g.fleet.Started(ctx, r) },
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/gossip"
@@ -40,7 +41,8 @@ type follower struct {
 	metrics *metrics.Metrics
 	log     hclog.Logger
 
-	owners int // per stream; 0 all
+	owners int                 // per stream; 0 all
+	room   *semaphore.Weighted // of events being received and decoded, bytes
 	poke   chan struct{}
 	hub    *kvevents.Hub // engines dial us here; nil: off
 
@@ -72,7 +74,7 @@ func (g *follower) open() error {
 		return nil
 	}
 	var err error
-	if g.hub, err = kvevents.ListenHub(cfg.Listen, zmtp.Options{}); err != nil {
+	if g.hub, err = kvevents.ListenHub(cfg.Listen, zmtp.Options{Room: g.room}); err != nil {
 		return fmt.Errorf("ingest.listen: %w", err)
 	}
 	return nil

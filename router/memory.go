@@ -7,13 +7,42 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// What the parts of a peer may have of the memory of its process. The rest is
-// connections, answers in flight and what the collector has not taken yet.
-const (
-	treeShare   = 2 // limits.memory: a half
-	bodiesShare = 8 // request bodies being held: an eighth, each is parsed beside
-	bodiesMost  = 1 << 30
-)
+// shares is what the parts of a peer may have of the memory of its process, in
+// bytes. They make up less than the whole, so that none of them can take what
+// another one has: who wants more waits (events: their engine's connection is not
+// read), is refused (bodies: 429), or is dropped and comes again (slots, copies).
+// The rest is for code, connections, and what the collector has not taken yet.
+type shares struct {
+	tree   int64 // limits.memory
+	bodies int64 // of requests, with what is made of them
+	events int64 // being received, waiting and being decoded, of all engines
+	above  int64 // slots that wait for one that is missing
+	ring   int64 // recent slots, kept for other peers
+	staged int64 // full copies of streams being received
+}
+
+// sharesOf divides the memory of the process; 0 if that is not known. Each part
+// has a size beyond which more is of no use, and one below which it does not work.
+func sharesOf(process, tree, largestBody int64) shares {
+	part := func(of, least, most int64) int64 {
+		if process == 0 {
+			return most
+		}
+		return max(min(process/of, most), least)
+	}
+	s := shares{
+		tree:   tree,
+		bodies: part(8, 2*largestBody, 1<<30),
+		events: part(16, 32<<20, 256<<20),
+		above:  part(16, 8<<20, 256<<20),
+		ring:   part(32, 8<<20, 64<<20),
+		staged: part(8, 32<<20, 512<<20),
+	}
+	if tree == 0 {
+		s.tree = process / 2
+	}
+	return s
+}
 
 // processMemory is the limit of the container, or else the machine's memory; 0
 // if neither is known.
@@ -23,23 +52,6 @@ func processMemory() int64 {
 		return 0
 	}
 	return int64(n)
-}
-
-// treeMemory is limits.memory, or its share of what the process may have.
-func treeMemory(configured, process int64) int64 {
-	if configured > 0 {
-		return configured
-	}
-	return process / treeShare
-}
-
-// bodiesMemory is what request bodies may take together: two of the largest at
-// least.
-func bodiesMemory(largest, process int64) int64 {
-	if process == 0 {
-		return bodiesMost
-	}
-	return max(min(process/bodiesShare, bodiesMost), 2*largest)
 }
 
 // heapLimit makes Go's garbage collector work harder before the kernel kills

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/banyan-llm/banyan/crdt"
 	"github.com/banyan-llm/banyan/deploy"
@@ -164,9 +165,10 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 		SlowStart: cfg.Discovery.SlowStart,
 	})
 	used := workingset.New(cfg.Grid)
+	parts := p.memory()
 	bounds := &ceilings{rules: p.rules, loads: p.loads, fleet: p.fleet, log: p.log}
 	p.index = index.New(index.Config{
-		Facts: bounds.factsLimit, Memory: treeMemory(cfg.Limits.Memory, processMemory()),
+		Facts: bounds.factsLimit, Memory: parts.tree, RingBytes: int(parts.ring), AboveBytes: int(parts.above),
 		Hasher: hasher, Grid: cfg.Grid, Predictions: cfg.Limits.Predictions,
 		Used: func(at crdt.StreamID, blocks []uint64, atMs int64) {
 			used.Use(at, blocks, atMs, p.clock.ms(time.Now()))
@@ -216,6 +218,12 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	return nil
 }
 
+// memory is how the memory of the process is divided.
+func (p *Peer) memory() shares {
+	l := &p.rules.config().Limits
+	return sharesOf(processMemory(), l.Memory, l.BodyBytes)
+}
+
 // composeMesh makes what peers and engines tell each other by.
 func (p *Peer) composeMesh(hasher *radix.Hasher) error {
 	cfg := p.rules.config()
@@ -224,7 +232,7 @@ func (p *Peer) composeMesh(hasher *radix.Hasher) error {
 		Self: p.id, Name: p.name, Label: cfg.Mesh.Label, Fingerprint: print,
 		Differs: func(theirs uint64) string { return differs(print, theirs) },
 		State:   pick.State{Index: p.index, Table: p.loads, Wants: p.census.wants}, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.census.wants,
+		JoinGrace: joinGrace(len(cfg.Mesh.Join)), Wants: p.census.wants, Limits: gossip.Limits{StagedBytes: int(p.memory().staged)},
 		Fits: func(id crdt.StreamID, d *crdt.Digest) bool { return p.index.Fits(id, d, p.clock.ms(time.Now())) },
 	})
 	if err != nil {
@@ -238,6 +246,7 @@ func (p *Peer) composeMesh(hasher *radix.Hasher) error {
 	}
 	p.ingest = &follower{
 		self: p.self, rules: p.rules, clock: p.clock, hasher: hasher, fleet: p.fleet, index: p.index, loads: p.loads, mesh: p.mesh, metrics: p.metrics, log: p.log,
+		room: semaphore.NewWeighted(p.memory().events),
 	}
 	p.mesh.ingest = p.ingest
 	p.told = &toldLoads{fleet: p.fleet, ingest: p.ingest, last: map[crdt.StreamID]time.Time{}}
@@ -381,7 +390,7 @@ func proxyLimits(l *LimitsConfig) proxy.Limits {
 	out := proxy.Limits{
 		BodyBytes: l.BodyBytes, BodyTimeout: l.BodyTime, Concurrency: l.Concurrency, Queue: l.Queue, QueueTimeout: l.QueueTimeout, FirstByte: l.TTFT, Retries: l.Retries,
 		Answer: l.Answer, Idle: l.Idle, Deadline: l.Deadline, Continue: l.Continue,
-		BodiesBytes: bodiesMemory(l.BodyBytes, processMemory()),
+		BodiesBytes: sharesOf(processMemory(), l.Memory, l.BodyBytes).bodies,
 	}
 	if l.Queue == 0 {
 		out.Queue = -1

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -27,6 +28,16 @@ func (g *follower) serveEvents(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusUnauthorized, errors.New("the bearer token is not that of ingest.token"))
 		return
 	}
+	size := int64(maxEventBytes)
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
+	}
+	if !g.makeRoom(r.Context(), size) {
+		w.Header().Set("Retry-After", "1")
+		writeError(w, http.StatusServiceUnavailable, errors.New("this peer reads as many events as it has memory for: send the batch again"))
+		return
+	}
+	defer g.room.Release(size)
 	body, err := readBounded(r, maxEventBytes)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err)
@@ -37,6 +48,16 @@ func (g *follower) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
+}
+
+// roomTime is how long a batch that is posted waits for room.
+const roomTime = 5 * time.Second
+
+// makeRoom waits until there is room for a batch.
+func (g *follower) makeRoom(ctx context.Context, bytes int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, roomTime)
+	defer cancel()
+	return g.room.Acquire(ctx, bytes) == nil
 }
 
 // pushed decodes and delivers one batch that came by HTTP.

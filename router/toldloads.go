@@ -81,9 +81,12 @@ func (l *toldLoads) run(ctx context.Context) {
 	}
 }
 
+// maxLoadBytes bounds one message of a load; an engine sends about a hundred.
+const maxLoadBytes = 64 << 10
+
 // listen takes what one socket tells until ctx ends.
 func (l *toldLoads) listen(ctx context.Context, r *fleet.Replica, endpoint, topic string) {
-	sub := zmtp.DialSub(endpoint, topic, zmtp.Options{})
+	sub := zmtp.DialSub(endpoint, topic, zmtp.Options{MaxBytes: maxLoadBytes, Queue: 1})
 	defer func() { _ = sub.Close() }()
 	for {
 		m, err := sub.Recv(ctx)

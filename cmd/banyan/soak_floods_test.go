@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,25 +20,6 @@ import (
 	"time"
 )
 
-// floodGroup makes a control group of so many bytes. It returns the file that
-// takes a process in, and one that tells the most it ever held.
-func floodGroup(t *testing.T, bytes int64) (procs, most string) {
-	t.Helper()
-	name := fmt.Sprintf("banyan-flood-%d", os.Getpid())
-	dir, limit, peak := "/sys/fs/cgroup/memory/"+name, "memory.limit_in_bytes", "memory.max_usage_in_bytes"
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		dir, limit, peak = "/sys/fs/cgroup/"+name, "memory.max", "memory.peak"
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Skipf("skipped: cannot limit memory: %v", err)
-	}
-	t.Cleanup(func() { eventually(t, "the group is empty", func() bool { return os.Remove(dir) == nil }) })
-	if err := os.WriteFile(filepath.Join(dir, limit), []byte(strconv.FormatInt(bytes, 10)), 0o600); err != nil {
-		t.Skipf("skipped: cannot limit memory: %v", err)
-	}
-	return filepath.Join(dir, "cgroup.procs"), filepath.Join(dir, peak)
-}
-
 // filesOf is how many files this process may open.
 func filesOf(t *testing.T) int {
 	t.Helper()
@@ -48,22 +28,6 @@ func filesOf(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return int(limit.Cur)
-}
-
-// residentMB is what a process holds now.
-func residentMB(t *testing.T, pid int) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
-			kb, _ := strconv.Atoi(f[1])
-			return kb >> 10
-		}
-	}
-	return 0
 }
 
 // strangers opens n connections from several addresses of loopback, hands each to
@@ -109,7 +73,7 @@ func TestFloodsInAGiB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	procs, most := floodGroup(t, 1<<30)
+	procs, most := memoryGroup(t, 1<<30)
 	r := replicaProcess(t, "r0", "--time-scale", "0")
 	p := launchCommand(t, exec.Command("sh", "-c", `echo $$ > "$0"; exec "$@"`, procs, path, "serve", "--insecure-mesh", "--mesh.name", "p0",
 		"--http.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--mesh.bind", "127.0.0.1:0", "--drain.delay", "100ms",
@@ -243,7 +207,7 @@ func TestFloodsInAGiB(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(50 * time.Millisecond):
-					highest = max(highest, residentMB(t, p.cmd.Process.Pid))
+					highest = max(highest, residentMB(p.cmd.Process.Pid))
 				}
 			}
 		})

@@ -311,17 +311,22 @@ func (f *Fleet) Run(ctx context.Context) {
 
 // ModelNames lists all models of the fleet without repetition, in the order in
 // which their replicas told them, base models before adapters: clients that take
-// the first one want a base model.
+// the first one want a base model. MaxLen is the smallest that a replica of the
+// model tells: requests go to any of them.
 func (f *Fleet) ModelNames() []Model {
-	seen, out := map[string]bool{}, []Model{}
+	at, out := map[string]int{}, []Model{}
 	for _, r := range f.List() {
 		if !r.Fit() {
 			continue
 		}
 		for _, m := range r.Models() {
-			if !seen[m.ID] {
-				seen[m.ID] = true
+			i, seen := at[m.ID]
+			switch {
+			case !seen:
+				at[m.ID] = len(out)
 				out = append(out, m)
+			case m.MaxLen > 0 && (out[i].MaxLen <= 0 || m.MaxLen < out[i].MaxLen):
+				out[i].MaxLen = m.MaxLen
 			}
 		}
 	}

@@ -104,6 +104,25 @@ func TestModelsKeepTheEnginesOrder(t *testing.T) {
 	}
 }
 
+// What replicas claim of one model's context, the smallest holds: requests of
+// that length may go to any of them.
+func TestTheSmallestContextHolds(t *testing.T) {
+	f := New(Config{})
+	f.Set([]Spec{{URL: "http://a:1"}, {URL: "http://b:1"}, {URL: "http://c:1"}}, time.Time{})
+	for i, page := range []string{
+		`{"data":[{"id":"m","max_model_len":2000000000}]}`, `{"data":[{"id":"m","max_model_len":4096}]}`, `{"data":[{"id":"m"},{"id":"n"}]}`,
+	} {
+		models, err := parseModels([]byte(page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.List()[i].models.Store(&models)
+	}
+	if got := f.ModelNames(); len(got) != 2 || got[0].MaxLen != 4096 || got[1].MaxLen != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestParseMetricsOfEachEngine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page     string

@@ -33,8 +33,8 @@ type Full struct {
 const (
 	// fewFacts are never too many: nobody is asked how many a stream may have.
 	fewFacts = 1 << 16
-	// maxAbove bounds the slots above holes of all streams together; each has a
-	// bound of its own.
+	// maxAbove bounds the slots above holes of all streams together, unless Config
+	// says it; each has a bound of its own.
 	maxAbove = 256 << 20
 	// looseBytes is about what a fact takes whose key is not known, smallBytes a
 	// page shorter than a grid block: both lie beside the trees.
@@ -48,13 +48,14 @@ var errFull = errors.New("the stream does not fit")
 
 // bounds is what the index may hold. Guarded by the Index's mutex.
 type bounds struct {
-	facts   func(crdt.StreamID) int // that a stream may have; nil: any number
-	memory  int64                   // of both trees, bytes; 0 any
-	above   int                     // bytes of slots above holes, all streams
-	beside  int64                   // bytes of facts that are in no tree, all streams
-	full    map[crdt.StreamID]Full
-	givenUp map[Bound]uint64 // streams, since the start
-	grewAt  int64
+	facts     func(crdt.StreamID) int // that a stream may have; nil: any number
+	memory    int64                   // of both trees, bytes; 0 any
+	above     int                     // bytes of slots above holes, all streams
+	mostAbove int
+	beside    int64 // bytes of facts that are in no tree, all streams
+	full      map[crdt.StreamID]Full
+	givenUp   map[Bound]uint64 // streams, since the start
+	grewAt    int64
 }
 
 // used is what the trees take, bytes.
@@ -69,7 +70,7 @@ func (x *Index) holdBounds(s *crdt.Stream) {
 	if b != nil {
 		b.account(s.AboveBytes(), int64(len(b.list))*looseBytes+int64(b.used)*smallBytes+int64(b.records)*aheadBytes)
 	}
-	if x.bound.above > maxAbove {
+	if x.bound.above > x.bound.mostAbove {
 		x.dropAbove()
 	}
 	if n := b.count64(); n > fewFacts && x.bound.facts != nil && over(n, x.bound.facts(s.ID())) {

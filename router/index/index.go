@@ -14,6 +14,7 @@ type Config struct {
 	Hasher      *radix.Hasher
 	Grid        int // tokens of a grid block; default 16
 	RingBytes   int // recent slots kept for other peers, all streams together
+	AboveBytes  int // slots above holes, of all streams together; default 256 MiB
 	Predictions int // K: predicted blocks kept per (replica, namespace)
 	// Facts is how many facts a stream may have; beyond, it is given up. nil: any
 	// number. It is called with the index locked and must not call back.
@@ -68,7 +69,10 @@ func New(cfg Config) *Index {
 	if x.tellUse == nil {
 		x.tellUse = func(crdt.StreamID, []uint64, int64) {}
 	}
-	x.bound = bounds{facts: cfg.Facts, memory: cfg.Memory, full: map[crdt.StreamID]Full{}, givenUp: map[Bound]uint64{}}
+	if cfg.AboveBytes <= 0 {
+		cfg.AboveBytes = maxAbove
+	}
+	x.bound = bounds{mostAbove: cfg.AboveBytes, facts: cfg.Facts, memory: cfg.Memory, full: map[crdt.StreamID]Full{}, givenUp: map[Bound]uint64{}}
 	x.guess = newGuesses(x, cfg.Predictions)
 	x.readers.New = func() any { return &readers{x.tree.NewReader(), x.guesses.NewReader()} }
 	return x

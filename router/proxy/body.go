@@ -100,16 +100,19 @@ func (x *exchange) readUpTo(limit, length int64) ([]byte, error) {
 	if length >= 0 {
 		size = min(length, most) + 1 // one more, to see the end without growing
 	}
-	body := make([]byte, 0, size)
+	var body []byte
 	for {
-		if len(body) == cap(body) {
-			body = append(body, 0)[:len(body)]
-		}
-		if taken := int64(cap(body)); taken > x.held {
-			if !x.bodies.take(taken - x.held) {
-				return nil, errNoMemory
+		if len(body) > 0 && len(body) == cap(body) {
+			size = min(2*size, limit+1)
+			if length >= 0 {
+				size = min(size, length+1)
 			}
-			x.held = taken
+		}
+		if !x.hold(size) {
+			return nil, errNoMemory
+		}
+		if int64(cap(body)) < size {
+			body = append(make([]byte, 0, size), body...)
 		}
 		n, err := x.r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
@@ -122,6 +125,20 @@ func (x *exchange) readUpTo(limit, length int64) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// bodyCopies is what a body takes for each of its bytes: while it grows the old
+// and the new buffer, afterwards the text of its prompt.
+const bodyCopies = 2
+
+// hold takes memory for a body of so many bytes before there is one.
+func (x *exchange) hold(bytes int64) bool {
+	more := bodyCopies*bytes - x.held
+	if more > 0 && !x.bodies.take(more) {
+		return false
+	}
+	x.held += max(more, 0)
+	return true
 }
 
 func (x *exchange) returnBody() {

@@ -26,7 +26,7 @@ const (
 	ResumeThoughts Resumption = "reasoning"  // it was still thinking
 	ResumeTokens   Resumption = "tokens"     // the replica told no token ids
 	ResumeMemory   Resumption = "memory"     // there was no memory to keep them
-	ResumeLength   Resumption = "length"     // the context is full, or its length is not known
+	ResumeLength   Resumption = "length"     // the context is full or its length not known, or the rest is more than a body may be
 	ResumeBudget   Resumption = "budget"     // of retries
 	ResumeNobody   Resumption = "no_replica" // could go on, or went on to the end
 )
@@ -51,6 +51,7 @@ type unfinished struct {
 	length             int      // tokens of the prompt
 	before             int      // tokens that earlier replicas generated
 	held               int64    // bytes taken of bodies
+	most               int      // tokens that another replica could be sent
 	why                Resumption
 	thinking           bool // the last that came was no text
 	ended              bool // its finish reason has gone out
@@ -62,6 +63,8 @@ type unfinished struct {
 func (x *exchange) unfinish() {
 	if x.limits.Continue && x.call.Body.Stream {
 		x.rest = &unfinished{asked: x.call.Body, why: Resumption(x.call.Body.Continuable())}
+		// An id takes two bytes of a body at least.
+		x.rest.most = int(min(int64(x.contextOf(x.call.Body.Model)), x.limits.BodyBytes/2))
 	}
 }
 
@@ -128,6 +131,10 @@ func (x *exchange) remember(p *openai.Piece) {
 		u.output, u.late = append(u.output, u.late...), u.late[:0]
 	}
 	u.ended = u.ended || p.Finish != nil
+	if len(u.prompt)+len(u.output)+len(u.late) > u.most {
+		x.forget(ResumeLength)
+		return
+	}
 	const idBytes = 4
 	if size := int64(idBytes * (cap(u.prompt) + cap(u.output) + cap(u.late))); size > u.held {
 		if !x.bodies.take(size - u.held) {
@@ -235,8 +242,17 @@ func (x *exchange) mayResume(t *try) bool {
 		return false
 	}
 	length := x.contextOf(u.asked.Model)
+	const idText = 8 // bytes of an id in a body, about
+	if !x.hold(x.held/bodyCopies + idText*int64(len(u.prompt)+len(u.output))) {
+		u.why = ResumeMemory
+		return false
+	}
 	body, ok := u.asked.Continuation(u.prompt, u.output, length)
 	if !ok || length == math.MaxInt32 && u.asked.MaxTokens == 0 {
+		u.why = ResumeLength
+		return false
+	}
+	if int64(len(body.Bytes())) > x.limits.BodyBytes {
 		u.why = ResumeLength
 		return false
 	}
@@ -256,8 +272,9 @@ func (x *exchange) mayResume(t *try) bool {
 	return true
 }
 
-// contextOf is how many tokens fit into a model's context; math.MaxInt32: not
-// known. Engines tell it of base models alone; an adapter has its parent's.
+// contextOf is how many tokens fit into a model's context, the smallest that a
+// replica tells; math.MaxInt32: not known. Engines tell it of base models alone; an
+// adapter has its parent's.
 func (x *exchange) contextOf(model string) int {
 	if x.cfg.Models == nil {
 		return math.MaxInt32

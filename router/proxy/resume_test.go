@@ -17,11 +17,12 @@ import (
 // counting is an engine whose every token is the one after its last: token 1007 is
 // " w7". Asked for it, it tells the ids, as vLLM 0.32 writes them.
 type counting struct {
-	lose  func(w http.ResponseWriter, made int) // called before each token; it may panic
-	mute  bool                                  // it does not tell ids
-	think int                                   // tokens of reasoning first
-	late  int                                   // this token is a part of a character: its text comes with the next one's
-	asked atomic.Pointer[asked]
+	lose   func(w http.ResponseWriter, made int) // called before each token; it may panic
+	mute   bool                                  // it does not tell ids
+	claims int                                   // ids that it makes up in front of its prompt
+	think  int                                   // tokens of reasoning first
+	late   int                                   // this token is a part of a character: its text comes with the next one's
+	asked  atomic.Pointer[asked]
 }
 
 type asked struct {
@@ -50,6 +51,9 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := json.Unmarshal(a.Prompt, &prompt); err != nil {
 			panic(err)
 		}
+	}
+	for range c.claims {
+		prompt = append([]int{1000}, prompt...)
 	}
 	ids := a.IDs && !c.mute
 	if a.Max == 0 {
@@ -404,15 +408,18 @@ func TestNobodyGoesOn(t *testing.T) {
 		change  func(*Config)
 		want    Resumption
 	}{
-		"tools":             {with(`"tools":[{"type":"function","function":{"name":"f"}}]`), []*counting{lost(), {}}, nil, ResumeTools},
-		"stop":              {with(`"stop":["x"]`), []*counting{lost(), {}}, nil, ResumeField},
-		"two":               {with(`"n":2`), []*counting{lost(), {}}, nil, ResumeChoices},
-		"no ids":            {longChat, []*counting{{lose: after(5, atOnce), mute: true}, {}}, nil, ResumeTokens},
-		"thinking":          {longChat, []*counting{{lose: after(5, atOnce), think: 5}, {}}, nil, ResumeThoughts},
-		"nobody":            {longChat, []*counting{lost()}, nil, ResumeNobody},
-		"nobody in the end": {longChat, []*counting{lost(), {lose: after(1, atOnce)}, {lose: after(1, atOnce)}, {}}, nil, ResumeBudget},
-		"no retries":        {longChat, []*counting{lost(), {}}, func(c *Config) { c.Limits.Retries = -1 }, ResumeBudget},
-		"no memory":         {longChat, []*counting{lost(), {}}, func(c *Config) { c.Limits.BodiesBytes = int64(len(longChat)) + 20 }, ResumeMemory},
+		"tools":                        {with(`"tools":[{"type":"function","function":{"name":"f"}}]`), []*counting{lost(), {}}, nil, ResumeTools},
+		"stop":                         {with(`"stop":["x"]`), []*counting{lost(), {}}, nil, ResumeField},
+		"two":                          {with(`"n":2`), []*counting{lost(), {}}, nil, ResumeChoices},
+		"no ids":                       {longChat, []*counting{{lose: after(5, atOnce), mute: true}, {}}, nil, ResumeTokens},
+		"thinking":                     {longChat, []*counting{{lose: after(5, atOnce), think: 5}, {}}, nil, ResumeThoughts},
+		"nobody":                       {longChat, []*counting{lost()}, nil, ResumeNobody},
+		"nobody in the end":            {longChat, []*counting{lost(), {lose: after(1, atOnce)}, {lose: after(1, atOnce)}, {}}, nil, ResumeBudget},
+		"no retries":                   {longChat, []*counting{lost(), {}}, func(c *Config) { c.Limits.Retries = -1 }, ResumeBudget},
+		"no memory":                    {longChat, []*counting{lost(), {}}, func(c *Config) { c.Limits.BodiesBytes = bodyCopies*int64(len(longChat)+1) + 16 }, ResumeMemory},
+		"more than a body":             {longChat, []*counting{{lose: after(5, atOnce), claims: 1000}, {}}, func(c *Config) { c.Limits.BodyBytes = 1000 }, ResumeLength},
+		"more ids than a body of them": {longChat, []*counting{{lose: after(5, atOnce), claims: 300}, {}}, func(c *Config) { c.Limits.BodyBytes = 1000 }, ResumeLength},
+		"more than the context":        {longChat, []*counting{{lose: after(5, atOnce), claims: 5000}, {}}, nil, ResumeLength},
 		"no known room": {strings.Replace(longChat, `,"max_tokens":9`, `,"max_completion_tokens":null,"max_tokens":9`, 1), []*counting{lost(), {}}, func(c *Config) {
 			c.Models = func() []Model { return []Model{{ID: "m", MaxModelLen: 8}} }
 		}, ResumeLength},

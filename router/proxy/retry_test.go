@@ -479,7 +479,7 @@ func TestAClientsPauseIsNotTheReplicas(t *testing.T) {
 
 func TestI6BodiesTogetherAreBounded(t *testing.T) {
 	reached, leave := make(chan struct{}, 1), make(chan struct{})
-	g := newRig(t, func(c *Config) { c.Limits.BodiesBytes = 100 << 10 }, func(w http.ResponseWriter, r *http.Request) {
+	g := newRig(t, func(c *Config) { c.Limits.BodiesBytes = 200 << 10 }, func(w http.ResponseWriter, r *http.Request) {
 		readAll(r)
 		reached <- struct{}{}
 		<-leave
