@@ -13,12 +13,13 @@ import (
 // read), is refused (bodies: 429), or is dropped and comes again (slots, copies).
 // The rest is for code, connections, and what the collector has not taken yet.
 type shares struct {
-	tree   int64 // limits.memory
-	bodies int64 // of requests, with what is made of them
-	events int64 // being received, waiting and being decoded, of all engines
-	above  int64 // slots that wait for one that is missing
-	ring   int64 // recent slots, kept for other peers
-	staged int64 // full copies of streams being received
+	tree      int64 // limits.memory
+	bodies    int64 // of requests, with what is made of them
+	questions int64 // to engines, for the token ids of prompts; they may outlive their request
+	events    int64 // being received, waiting and being decoded, of all engines
+	above     int64 // slots that wait for one that is missing
+	ring      int64 // recent slots, kept for other peers
+	staged    int64 // full copies of streams being received
 }
 
 // sharesOf divides the memory of the process; 0 if that is not known. Each part
@@ -31,12 +32,13 @@ func sharesOf(process, tree, largestBody int64) shares {
 		return max(min(process/of, most), least)
 	}
 	s := shares{
-		tree:   tree,
-		bodies: part(8, 2*largestBody, 1<<30),
-		events: part(16, 32<<20, 256<<20),
-		above:  part(16, 8<<20, 256<<20),
-		ring:   part(32, 8<<20, 64<<20),
-		staged: part(8, 32<<20, 512<<20),
+		tree:      tree,
+		bodies:    part(8, 2*largestBody, 1<<30),
+		questions: part(16, 16<<20, 256<<20),
+		events:    part(16, 32<<20, 256<<20),
+		above:     part(16, 8<<20, 256<<20),
+		ring:      part(32, 8<<20, 64<<20),
+		staged:    part(16, 64<<20, 512<<20),
 	}
 	if tree == 0 {
 		s.tree = process / 2

@@ -177,7 +177,7 @@ func (p *Peer) compose(secret []byte, opt *Options) error {
 	bounds.index = p.index
 	keys := &prompts{fleet: p.fleet, metrics: p.metrics, log: p.log}
 	var err error
-	if p.tokens, err = token.New(token.Config{Hasher: hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, Inexact: keys.lostExact}); err != nil {
+	if p.tokens, err = token.New(token.Config{Hasher: hasher, Grid: cfg.Grid, Mode: cfg.Tokenizer, Deadline: cfg.Limits.Tokenize, AskBytes: parts.questions, Inexact: keys.lostExact}); err != nil {
 		return err
 	}
 	keys.tokens = p.tokens

@@ -225,3 +225,10 @@ func TestFloodsInAGiB(t *testing.T) {
 		t.Logf("most that the group held: %d MB of 1024, the kernel's buffers included", n>>20)
 	}
 }
+
+// TestEventsAndBodies is TestEventsAndBodiesInAGiB for longer, and with more.
+func TestEventsAndBodies(t *testing.T) {
+	for _, limit := range []int64{1 << 30, 2 << 30} {
+		t.Run(fmt.Sprintf("%d GiB", limit>>30), func(t *testing.T) { memoryFlood(t, limit, 30*time.Second) })
+	}
+}

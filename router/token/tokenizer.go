@@ -23,6 +23,7 @@ type Config struct {
 	Deadline   time.Duration     // longest wait for an engine; default 250 ms
 	Late       time.Duration     // so long is an answer waited for that nobody waits for any more; default 5 s
 	CacheBytes int               // default 32 MiB
+	AskBytes   int64             // of the questions under way, late ones included; beyond, text is hashed; default 64 MiB
 	MaxBlocks  int               // keys per prompt, the rest is not keyed; default 65,536
 	Transport  http.RoundTripper // to engines; default a pool of its own
 	Now        func() time.Time  // default time.Now
@@ -55,6 +56,9 @@ func (c *Config) validate() error {
 	c.Late = max(c.Late, c.Deadline)
 	if c.CacheBytes <= 0 {
 		c.CacheBytes = 32 << 20
+	}
+	if c.AskBytes == 0 {
+		c.AskBytes = 64 << 20
 	}
 	if c.MaxBlocks <= 0 {
 		c.MaxBlocks = 1 << 16
@@ -100,6 +104,10 @@ type Query struct {
 // maxFlights bounds the questions under way, late ones included.
 const maxFlights = 256
 
+// bodyCopies is what a question takes for each byte of its body: the body, and
+// what is made of it for the rung that is asked.
+const bodyCopies = 2
+
 // Tokenizer turns prompts into keys. Safe for concurrent use.
 type Tokenizer struct {
 	cfg       Config
@@ -114,6 +122,7 @@ type Tokenizer struct {
 
 	mu      sync.Mutex
 	flights map[identity]*flight
+	asked   int64 // bytes of their questions
 	closed  bool
 }
 
@@ -263,7 +272,8 @@ func (t *Tokenizer) join(q *Query, id identity, body []byte) (*flight, Reason) {
 	if t.closed {
 		return nil, Failed
 	}
-	if len(t.flights) >= maxFlights {
+	size := bodyCopies * int64(len(body))
+	if len(t.flights) >= maxFlights || t.asked+size > t.cfg.AskBytes {
 		return nil, Busy
 	}
 	now := t.cfg.Now()
@@ -283,11 +293,15 @@ func (t *Tokenizer) join(q *Query, id identity, body []byte) (*flight, Reason) {
 	}
 	f := &flight{done: make(chan struct{})}
 	t.flights[id] = f
+	t.asked += size
 	t.asking.Add(1)
 	question := *q
 	go func() {
 		defer t.asking.Done()
 		t.fly(f, id, &question, body, open, now)
+		t.mu.Lock()
+		t.asked -= size
+		t.mu.Unlock()
 	}()
 	return f, ""
 }
