@@ -14,7 +14,8 @@
 //	   with bytes claimed
 //	I2 Pub.Send never blocks; what a subscriber's queue cannot take is dropped
 //	   and counted
-//	I3 every queue is bounded in messages and in bytes
+//	I3 every queue is bounded in messages and in bytes; messages of all sockets
+//	   with one Options.Room together, from their first 64 KB on
 //	I4 messages of one connection are delivered whole and in order, after that
 //	   connection's Up and before its Down
 //	I5 Close returns only after every goroutine of the socket has ended
