@@ -82,10 +82,10 @@ func (h *heapLimit) follow(trees int64) {
 	}
 }
 
-// heapLimitFor is nine tenths of the process's memory less the trees, in
+// heapLimitFor is four fifths of the process's memory less the trees, in
 // steps of a hundredth; a fifth at least, below which the collector would take
 // all of the CPU.
 func heapLimitFor(process, trees int64) int64 {
 	step := max(process/100, 1)
-	return max(process-process/10-(trees+step-1)/step*step, process/5)
+	return max(process-process/5-(trees+step-1)/step*step, process/5)
 }

@@ -22,7 +22,7 @@ func TestMemoryIsShared(t *testing.T) {
 			t.Errorf("bodies of %d in %d may take %d, want %d", c.largest, c.process, got, c.want)
 		}
 	}
-	for trees, want := range map[int64]int64{0: 900, 1: 890, 10: 890, 500: 400, 5000: 200} {
+	for trees, want := range map[int64]int64{0: 800, 1: 790, 10: 790, 500: 300, 5000: 200} {
 		if got := heapLimitFor(1000, trees); got != want {
 			t.Errorf("with trees of %d the heap may be %d, want %d", trees, got, want)
 		}
