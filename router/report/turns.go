@@ -13,7 +13,7 @@ import (
 // container that may use 3 % of a core reaches 80.
 const (
 	turnsWindow = 15 * time.Second
-	lateMs      = 25
+	lateMs      = 40
 )
 
 // Turns measures how late a process gets the CPU: how long after it should have
