@@ -34,6 +34,7 @@ var allowed = map[string][]string{
 	"router/kvevents/zmtp":   {},
 	"router/token":           {"radix", "router/openai"},
 	"router/token/bpe":       {},
+	"router/token/jinja":     {},
 	"router/openai":          {},
 	"router/disagg":          {"router/openai"},
 	"router/proxy":           {"router/openai", "router/admission"},
@@ -47,7 +48,7 @@ var allowed = map[string][]string{
 	"router/report":          {"crdt", "radix", "router/index", "router/token", "router/workingset", "router/requests", "router/console"},
 	"router": {
 		"crdt", "radix", "gossip", "gossip/mesh", "router/index", "router/policy", "router/load", "router/pick", "router/workingset", "router/ingest", "router/kvevents", "router/kvevents/follow",
-		"router/kvevents/zmtp", "router/token", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing", "router/requests", "router/access", "router/report", "router/metrics", "deploy",
+		"router/kvevents/zmtp", "router/token", "router/token/jinja", "router/openai", "router/disagg", "router/proxy", "router/fleet", "router/console", "router/tracing", "router/requests", "router/access", "router/report", "router/metrics", "deploy",
 	},
 	"simulation":          {"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/admission", "router/workingset", "router/ingest", "router/fleet", "router/kvevents/follow", "simulation/replica", "simulation/workload"},
 	"simulation/replica":  {},
@@ -62,7 +63,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages start no goroutine, read no clock and open no socket.
-var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/token/bpe", "router/kvevents/follow", "router/admission", "router/workingset", "router/report", "simulation/replica"}
+var pure = []string{"crdt", "radix", "gossip", "router/index", "router/policy", "router/load", "router/pick", "router/ingest", "router/token/bpe", "router/token/jinja", "router/kvevents/follow", "router/admission", "router/workingset", "router/report", "simulation/replica"}
 
 type listed struct {
 	ImportPath string
