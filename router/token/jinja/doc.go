@@ -15,7 +15,8 @@
 //     parsed, attributes and operands when they are met.
 //  3. Dicts keep their order, and numbers their kind: 1.0 prints as 1.0.
 //  4. Steps, output and depth are bounded by Limits. No input makes it panic
-//     or run on (FuzzRender).
+//     (FuzzRender). Not yet bounded: printing or comparing a list that a
+//     template made of itself again and again is only checked afterwards.
 //
 // A Template is immutable: any number of goroutines may render it at once.
 package jinja
