@@ -7,7 +7,7 @@
 // no request and no tokenizer. It reads no clock: the time is an argument.
 //
 // Invariants, each held by the differential test against Python's jinja2 and
-// by the golden files:
+// by the inline cases:
 //
 //  1. What renders here gives Python's text, byte for byte.
 //  2. What Python rejects is an error here. What this package does not know is

@@ -96,17 +96,17 @@ func TestOwnIsPythons(t *testing.T) {
 	}
 }
 
-// TestTemplatesArePythons renders every *.jinja of BANYAN_JINJA_TEMPLATES, or
+// TestTemplatesArePythons renders every *.jinja of TEST_JINJA_TEMPLATES, or
 // of ~/.cache/banyan-jinja/templates, here and in Python.
 func TestTemplatesArePythons(t *testing.T) {
-	dir := os.Getenv("BANYAN_JINJA_TEMPLATES")
+	dir := os.Getenv("TEST_JINJA_TEMPLATES")
 	if dir == "" {
 		home, _ := os.UserHomeDir()
 		dir = filepath.Join(home, ".cache/banyan-jinja/templates")
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*.jinja"))
 	if len(files) == 0 {
-		t.Skipf("no templates in %s: set BANYAN_JINJA_TEMPLATES", dir)
+		t.Skipf("no templates in %s: set TEST_JINJA_TEMPLATES", dir)
 	}
 	raw, err := os.ReadFile("testdata/cases.json")
 	if err != nil {

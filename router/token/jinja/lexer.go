@@ -269,7 +269,7 @@ func (l *lexer) number(rest string) error {
 	if m := digits(rest[min(n+1, len(rest)):]); n < len(rest) && rest[n] == '.' && m > 0 {
 		k, n = tFloat, n+1+m
 	}
-	if n < len(rest) && (isName(rest[n])) || k == tInt && n > 1 && rest[0] == '0' {
+	if n < len(rest) && isName(rest[n]) || k == tInt && n > 1 && rest[0] == '0' {
 		return l.fault("the number at %.12q is not supported", rest)
 	}
 	if t := len(l.tokens); k == tFloat && t > 0 && l.tokens[t-1].text == "." {
