@@ -248,7 +248,7 @@ var methods = map[string]map[string]filter{
 		"lower": ascii(strings.ToLower), "upper": ascii(strings.ToUpper), "capitalize": ascii(capitalize),
 		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
 		"split":        split,
-		"replace":      onText(2, 2, replaceAll),
+		"replace":      replaceMethod,
 		"removeprefix": onText(1, 1, func(s string, a []string) (Value, error) { return strings.TrimPrefix(s, a[0]), nil }),
 		"removesuffix": onText(1, 1, func(s string, a []string) (Value, error) { return strings.TrimSuffix(s, a[0]), nil }),
 		"find": onText(1, 1, func(s string, a []string) (Value, error) {
@@ -285,11 +285,13 @@ var methods = map[string]map[string]filter{
 	},
 }
 
-func replaceAll(s string, a []string) (Value, error) {
-	if grown := strings.Count(s, a[0]) * len(a[1]); grown > 64<<20 {
-		return nil, errOutput
-	}
-	return strings.ReplaceAll(s, a[0], a[1]), nil
+func replaceMethod(r *renderer, of Value, args []Value, kwargs []kwarg) (Value, error) {
+	return onText(2, 2, func(s string, a []string) (Value, error) {
+		if grown := strings.Count(s, a[0]) * len(a[1]); grown > r.limit {
+			return nil, errOutput
+		}
+		return strings.ReplaceAll(s, a[0], a[1]), nil
+	})(r, of, args, kwargs)
 }
 
 func joinMethod(r *renderer, of Value, args []Value, kwargs []kwarg) (Value, error) {

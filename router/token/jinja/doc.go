@@ -14,9 +14,8 @@
 //     refused, by name: constructs, filters and tests when the template is
 //     parsed, attributes and operands when they are met.
 //  3. Dicts keep their order, and numbers their kind: 1.0 prints as 1.0.
-//  4. Steps, output and depth are bounded by Limits. No input makes it panic
-//     (FuzzRender). Not yet bounded: printing or comparing a list that a
-//     template made of itself again and again is only checked afterwards.
+//  4. Steps, output and depth are bounded by Limits, before work is done
+//     (measure). No input makes it panic (FuzzRender).
 //
 // A Template is immutable: any number of goroutines may render it at once.
 package jinja

@@ -155,11 +155,14 @@ func (r *renderer) compare(op string, a, b Value) (bool, error) {
 	}
 	switch op {
 	case "==", "!=":
-		same, err := equal(a, b, r.depth)
+		same, err := r.same(a, b)
 		return same == (op == "=="), err
 	case "in", "not in":
 		has, err := r.contains(b, a)
 		return has == (op == "in"), err
+	}
+	if err := r.measure(a, measure{}); err != nil {
+		return false, err
 	}
 	n, err := compare(a, b, r.depth)
 	switch op {
@@ -197,7 +200,7 @@ func (r *renderer) contains(in, v Value) (bool, error) {
 		if err := r.spend(1); err != nil {
 			return false, err
 		}
-		if same, err := equal(item, v, r.depth); err != nil || same {
+		if same, err := r.same(item, v); err != nil || same {
 			return same, err
 		}
 	}

@@ -172,6 +172,9 @@ func toJSON(r *renderer, of Value, args []Value, kwargs []kwarg) (Value, error) 
 	if a[3] != (absent{}) {
 		st.sort = truth(a[3])
 	}
+	if err := r.measure(of, measure{each: len(st.item) + len(st.key), level: 2 * len(st.indent)}); err != nil {
+		return nil, err
+	}
 	b, err := appendJSON(nil, of, st, 0, r.depth)
 	if err == nil {
 		err = r.built(len(b))

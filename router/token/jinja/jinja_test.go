@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -57,10 +58,15 @@ func TestOwn(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	// A hundred lists, each of the one before, twice: endless to walk.
+	const doubled = "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
 	for _, source := range []string{
 		"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
 		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(1000) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
 		"{{ 'a' * 1000000000000 }}",
+		"{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(30) %}{% set ns.s = ns.s.replace('a', 'aa') %}{% endfor %}",
+		doubled + "{{ ns.x }}", doubled + "{{ ns.x | tojson }}", doubled + "{{ ns.x == ns.x }}", doubled + "{{ [ns.x] < [ns.x] }}", doubled + "{{ ns.x in [ns.x] }}",
+		"{{ range(100000) | list | tojson(separators=['" + strings.Repeat("x", 1000) + "', '']) }}",
 		"{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}",
 	} {
 		if got, err := render(source, "{}"); err == nil {

@@ -78,7 +78,7 @@ func (r *renderer) str(v Value) (string, error) {
 	if s, ok := v.(string); ok {
 		return s, nil
 	}
-	b, err := appendText(nil, v, r.depth)
+	b, err := r.text(nil, v)
 	if err == nil {
 		err = r.built(len(b))
 	}
@@ -184,7 +184,7 @@ func (p printStmt) run(r *renderer, s *scope) (control, error) {
 	if err != nil {
 		return "", err
 	}
-	if r.out, err = appendText(r.out, v, r.depth); err != nil {
+	if r.out, err = r.text(r.out, v); err != nil {
 		return "", err
 	}
 	return "", r.fits()
