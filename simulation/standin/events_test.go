@@ -195,7 +195,7 @@ func ask(t testing.TB, s *Server, from uint64) (seqs []uint64, frames int) {
 		t.Fatal(err)
 	}
 	for {
-		got, err := d.Recv(ctx)
+		got, _, err := d.Recv(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

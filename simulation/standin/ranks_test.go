@@ -80,7 +80,7 @@ func TestRanksAreServersOfTheirOwnBehindOneURL(t *testing.T) {
 		if err := d.Send(kvevents.ReplayRequest(0)...); err != nil {
 			t.Fatal(err)
 		}
-		frames, err := d.Recv(t.Context())
+		frames, _, err := d.Recv(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
