@@ -42,8 +42,8 @@
 // of the one below it is kept.
 //
 // Two halves of a mesh may meet one process apart. Of their bases the one stays
-// with which more slots are known after the join; of equal ones that with the
-// lower anchor. What the other one had folded and no ring keeps any more is lost,
+// with which more slots are known after the join; of equal ones that which gave up
+// fewer, then that with the lower anchor. What the other one had folded and no ring keeps any more is lost,
 // never more than that. A clear makes the anchor 1: nothing before it is missed.
 // With declared losses, or bases that began apart, the join is commutative in its
 // fixpoint only: every exchange leaves each side knowing at least as many slots,

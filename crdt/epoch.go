@@ -138,11 +138,13 @@ func (a *standing) with(b *standing) uint64 {
 }
 
 // compareBases is negative if the first base is better: with which more slots
-// are known, then the lower anchor, the larger floor, and the lexicographically
-// smaller voids: of equal floors they are equally many by then.
+// are known, then the one that gave up fewer, for what only holes lack can still
+// come, then the lower anchor, the larger floor, and the lexicographically smaller
+// voids.
 func compareBases(a, b *standing) int {
 	return cmp.Or(
 		cmp.Compare(b.with(a), a.with(b)),
+		cmp.Compare(a.voids.Size(), b.voids.Size()),
 		cmp.Compare(a.anchor, b.anchor),
 		cmp.Compare(b.floor, a.floor),
 		slices.CompareFunc(a.voids, b.voids, compareSpans),

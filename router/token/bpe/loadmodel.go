@@ -52,7 +52,7 @@ func (l *loader) readVocab(json string) error {
 			return fmt.Errorf("the token %.40q stands there twice", token)
 		}
 		l.vocab[token] = id
-		twice := false
+		var twice bool
 		if id < maxVocab {
 			for int(id) >= len(dense) {
 				dense = append(dense, make([]bool, 1<<16)...)
