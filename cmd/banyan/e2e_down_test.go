@@ -50,6 +50,7 @@ func loseEngine(p *process) { p.fault(`{"unhealthy":true,"stall_ms":600000}`) }
 // What waits at a replica that went down is answered by another one, before and
 // after its first byte.
 func TestWhatWaitsAtADeadReplicaGoesElsewhere(t *testing.T) {
+	t.Parallel() // it is a minute of waiting
 	for _, stream := range []string{"", `,"stream":true`} {
 		replicas, url, p := twoReplicas(t)
 		for _, r := range replicas {

@@ -33,6 +33,7 @@ func (p *process) tells(mistake string, words ...string) {
 // Peers that share a mesh and were configured otherwise say so on both sides,
 // and in what; so do two that have one name.
 func TestPeersThatAreConfiguredOtherwiseSaySo(t *testing.T) {
+	t.Parallel() // it is a minute of waiting
 	r0, r1 := replicaProcess(t, "r0"), replicaProcess(t, "r1")
 	listed := func(name0, name1 string) string {
 		return fmt.Sprintf("[{name: %s, url: 'http://%s'}, {name: %s, url: 'http://%s'}]", name0, r0.said["http"], name1, r1.said["http"])
